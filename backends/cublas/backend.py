@@ -100,7 +100,7 @@ class CublasBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries
     def required_libraries(self, target: BackendTarget) -> Sequence[LibraryRequirement]:
         return (find_installation().library,)
 
-    def weight_copies(self, target: BackendTarget) -> int:
+    def weight_copies(self, function: relax.Function, target: BackendTarget) -> int:
         return 0
 
     def workspace_bytes(self, target: BackendTarget) -> int:

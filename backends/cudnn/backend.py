@@ -92,7 +92,7 @@ class CudnnBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries,
         # libcudnn.so.9 is a door: it opens the libcudnn_*.so.9 in its own folder.
         return (cuda_toolkit.cudart(), find_installation().requirement())
 
-    def weight_copies(self, target: BackendTarget) -> int:
+    def weight_copies(self, function: relax.Function, target: BackendTarget) -> int:
         return 0
 
     def workspace_bytes(self, target: BackendTarget) -> int:

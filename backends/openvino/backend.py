@@ -91,7 +91,7 @@ class OpenvinoBackend(ExternalBackend, HoldsMemory, ShipsLibraries, JudgesRegion
         installation = find_installation()
         return (installation.library, *installation.companions)
 
-    def weight_copies(self, target: BackendTarget) -> int:
+    def weight_copies(self, function: relax.Function, target: BackendTarget) -> int:
         return 1
 
     def workspace_bytes(self, target: BackendTarget) -> int:

@@ -149,7 +149,7 @@ class TensorrtBackend(
         if package is not None:
             python_runtime.install(package)
 
-    def weight_copies(self, target: BackendTarget) -> int:
+    def weight_copies(self, function: relax.Function, target: BackendTarget) -> int:
         return 1
 
     def workspace_bytes(self, target: BackendTarget) -> int:

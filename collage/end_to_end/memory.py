@@ -11,7 +11,6 @@ more while it is at it; what lies in files beside the library is used as it is m
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 import tvm
@@ -66,7 +65,7 @@ def memory_of(
     >>> from collage.testing import constant, graph
     >>> mod = graph([(1, 64)], lambda emit, x: op.matmul(x, constant(64, 64)))
     >>> dataflow = DataflowGraph.from_function(mod["main"])
-    >>> for names in (["llvm"], ["llvm", "onednn"]):
+    >>> for names in (["llvm"], ["llvm", "openvino"]):
     ...     targets = resolve_targets(names)
     ...     print(memory_of(lower(mod, dataflow, greedy(dataflow, targets)), targets))
     64.0 KiB: weights 16.0 KiB, copies of weights 16.0 KiB, while loading 32.0 KiB
@@ -74,8 +73,8 @@ def memory_of(
     """
     every: dict[tvm.ir.GenericConst, int] = {}
     handed: dict[tvm.ir.GenericConst, int] = {}
-    by_target: dict[BackendTarget, list[int]] = defaultdict(list)
-    calls, regions, kernels = 0, 0, 0
+    holders: dict[BackendTarget, HoldsMemory] = {}
+    calls, regions, kernels, packed = 0, 0, 0, 0
     for var, function in mod.functions.items():
         if not isinstance(function, relax.Function) or COURSE_ATTR in (function.attrs or {}):
             continue
@@ -89,7 +88,9 @@ def memory_of(
             # Every region keeps what it needs between calls.
             regions += planned.inner
             target = target_of(function, targets)
-            by_target[target].append(sum(constants.values()))
+            if isinstance(holder := target.implementation, HoldsMemory):
+                holders[target] = holder
+                packed += holder.weight_copies(function, target) * sum(constants.values())
             if getattr(target.implementation, "constants_as_arguments", False):
                 handed.update(constants)
         else:
@@ -100,14 +101,10 @@ def memory_of(
     if context is not None and has_weights_beside(mod, context):
         mapped = sum(size for size in handed.values() if size >= LEAST_BYTES)
     read = sum(handed.values()) - mapped
-    copies = read + (0 if common_device(targets).reads_mapped else mapped)
-    workspace = kernels
-    for target, weights in by_target.items():
-        if isinstance(target.implementation, HoldsMemory):
-            copies += target.implementation.weight_copies(target) * sum(weights)
-            workspace += target.implementation.workspace_bytes(target)
+    copied = read + packed + (0 if common_device(targets).reads_mapped else mapped)
+    workspace = kernels + sum(h.workspace_bytes(target) for target, h in holders.items())
     loading = _LOADING_COPIES * read
-    return MemoryUse(sum(every.values()), copies, calls + regions, workspace, loading)
+    return MemoryUse(sum(every.values()), copied, calls + regions, workspace, loading)
 
 
 def _constants(function: relax.Function) -> dict[tvm.ir.GenericConst, int]:

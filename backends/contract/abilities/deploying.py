@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from tvm import relax
+
 from collage.backends.contract.requirements import LibraryRequirement
 from collage.backends.contract.target import BackendTarget
 
@@ -108,7 +110,7 @@ class HoldsMemory(Protocol):
     Examples
     --------
     >>> class Mine:
-    ...     def weight_copies(self, target):
+    ...     def weight_copies(self, function, target):
     ...         return 1  # packed before the first call
     ...     def workspace_bytes(self, target):
     ...         return 32 << 20
@@ -116,8 +118,21 @@ class HoldsMemory(Protocol):
     True
     """
 
-    def weight_copies(self, target: BackendTarget) -> int:
-        """How many copies of its partitions' weights it makes of those in the library."""
+    def weight_copies(self, function: relax.Function, target: BackendTarget) -> int:
+        """How many copies of a partition's weights it makes of those in the library.
+
+        Parameters
+        ----------
+        function : relax.Function
+            The partition's.
+        target : BackendTarget
+            Of this backend.
+
+        Returns
+        -------
+        int
+            0 where weights are used as they lie in the library.
+        """
         ...
 
     def workspace_bytes(self, target: BackendTarget) -> int:
