@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import tvm
 from tvm.target import codegen
 
+_X86 = ("x86_64", "amd64", "i386", "i486", "i586", "i686")
+_X86_VECTORS = (("avx512f", 64), ("avx", 32))
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -34,7 +37,7 @@ class Machine:
 
     @classmethod
     def of_target(cls, target: tvm.target.Target, num_threads: int) -> Machine:
-        """Ask LLVM about the target; ``num_threads`` 0 stands for every core of this process.
+        """Ask LLVM what the target has; ``num_threads`` 0 stands for every core of this process.
 
         Parameters
         ----------
@@ -50,13 +53,24 @@ class Machine:
             AArch64.
         """
         threads = num_threads or len(os.sched_getaffinity(0))
-        vector_bytes = int(codegen.llvm_get_vector_width(target)) // 8
+        vector_bytes = max(_vector_bytes(target), 16)
         wide_file = vector_bytes >= 64 or "aarch64" in _triple(target)
-        return cls(max(vector_bytes, 16), 32 if wide_file else 16, threads)
+        return cls(vector_bytes, 32 if wide_file else 16, threads)
 
     def lanes(self, dtype: str) -> int:
         """Elements of ``dtype`` in a vector register."""
         return max(1, self.vector_bytes * 8 // _bits(dtype))
+
+
+def _vector_bytes(target: tvm.target.Target) -> int:
+    """By features on x86: of LLVM 22, TVM's own question hears 64 bytes for every such processor.
+
+    Kernels for registers that are not there spill all of their accumulators.
+    """
+    if not _triple(target).startswith(_X86):
+        return int(codegen.llvm_get_vector_width(target)) // 8
+    found = (width for name, width in _X86_VECTORS if codegen.target_has_features(name, target))
+    return next(found, 16)
 
 
 def _triple(target: tvm.target.Target) -> str:

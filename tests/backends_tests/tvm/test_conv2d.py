@@ -44,6 +44,12 @@ CASES = {
     "depthwise strided": Case(
         (2, 8, 13, 33), (8, 1, 5, 3), (2, 2), (2, 0, 1, 1), groups=8, family="depthwise"
     ),
+    "depthwise whole vectors": Case(
+        (1, 7, 9, 32), (7, 1, 3, 3), padding=(1, 1, 1, 1), groups=7, family="depthwise"
+    ),
+    "depthwise half vectors": Case(
+        (2, 6, 11, 28), (6, 1, 7, 7), padding=(3, 3, 3, 3), groups=6, family="depthwise"
+    ),
     "depth multiplier": Case((1, 6, 9, 9), (12, 1, 3, 3), groups=6, family="depthwise"),
     "large depthwise": Case((1, 5, 20, 20), (5, 1, 9, 9), groups=5),
 }

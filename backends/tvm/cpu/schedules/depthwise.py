@@ -118,9 +118,11 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
         o, _ = sch.split(o, [None, multiplier])
     task = sch.fuse(n, o)
     sch.compute_at(padded, task, preserve_unit_loops=True)
-    if stride_w == 1:
-        vectorize(sch, w, machine.lanes("float32"))
-    # Otherwise LLVM vectorizes the plain loop better: it loads whole vectors and picks the lanes.
+    lanes = machine.lanes("float32")
+    if stride_w == 1 and loop_extent(sch, w) % lanes == 0:
+        vectorize(sch, w, lanes)
+    # Otherwise LLVM vectorizes the plain loop better: of strided rows it loads whole vectors and
+    # picks the lanes, and the end of a row is half a vector, not one element after the other.
     if 8 * work >= PARALLEL_MIN_WORK and machine.num_threads > 1:
         sch.parallel(task)
     for stage in rest:
