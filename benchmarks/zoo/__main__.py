@@ -126,6 +126,9 @@ def _arguments() -> argparse.Namespace:
         "--search-sec", type=float, help="stage run: the time budget of each search"
     )
     parser.add_argument(
+        "--targets", default="", help="stage run: of the search, for example llvm,onednn,openvino"
+    )
+    parser.add_argument(
         "--compile-peer",
         default="",
         help="stage run: words of names to run torch.compile beside",

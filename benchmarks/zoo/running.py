@@ -31,7 +31,7 @@ from benchmarks.zoo.results import Results
 GRAPH = "eager, CUDA graph"
 COMPILED = "torch.compile"
 TARGETS = {"cpu": ("llvm", "onednn", "openblas"), "cuda": ("cuda", "cutlass", "cublas", "cudnn")}
-PEERS = {"cpu": (EAGER, "onnxruntime"), "cuda": (EAGER, GRAPH)}
+PEERS = {"cpu": (EAGER, "onnxruntime", "openvino"), "cuda": (EAGER, GRAPH)}
 NUM_ROUNDS = 5
 
 
@@ -104,7 +104,7 @@ class _Series:
             return {**row, "skipped": f"not installed: {', '.join(missing)}", "wall_sec": 0.0}
         plan = Plan(
             peers=PEERS[args.device] + ((COMPILED,) if self._with_compiler(name) else ()),
-            targets=TARGETS[args.device],
+            targets=tuple(args.targets.split(",")) if args.targets else TARGETS[args.device],
             device=args.device,
             dtype="float32" if args.device == "cpu" else "float16",
             # A log of its own: what a search takes is then what it takes with nothing known.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from benchmarks.gpu.engines.base import Engine, Job, Missing, Session
 from benchmarks.gpu.engines.collage_engine import CollageEngine
 from benchmarks.gpu.engines.onnxruntime_engine import OnnxRuntimeEngine
+from benchmarks.gpu.engines.openvino_engine import OpenVinoEngine
 from benchmarks.gpu.engines.torch_engine import EagerEngine, EagerGraphEngine, TorchCompileEngine
 
 __all__ = ["COLLAGE", "EAGER", "PEERS", "TORCH_COMPILE", "Engine", "Job", "Missing", "Session",
@@ -21,6 +22,7 @@ PEERS: dict[str, Callable[[], Engine]] = {
     "eager, CUDA graph": EagerGraphEngine,
     TORCH_COMPILE: TorchCompileEngine,
     "onnxruntime": OnnxRuntimeEngine,
+    "openvino": OpenVinoEngine,
 }
 """Everything but us."""
 

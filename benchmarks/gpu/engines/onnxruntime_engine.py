@@ -49,7 +49,7 @@ class OnnxRuntimeEngine(Engine):
         path = job.work_dir / "model.onnx"
         convolutional = networks.network(job.model).convolutional
         opset = _CONVOLUTION_OPSET if convolutional else _ATTENTION_OPSET
-        _export(module, inputs, path, opset)
+        export_onnx(module, inputs, path, opset)
         placed = [x.to(job.device).contiguous() for x in inputs]
         if job.device != "cuda":
             return _Bound(path, provider, {}, placed, job.device)
@@ -170,7 +170,7 @@ def _numpy_type(tensor: torch.Tensor) -> Any:
     return np.dtype(str(tensor.dtype).removeprefix("torch.")).type
 
 
-def _export(
+def export_onnx(
     module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], path: Path, opset: int
 ) -> None:
     """Write the model; masks that are known become none or ``is_causal``, which kernels want."""
