@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import tvm
-from tvm import relax
 
 from collage.backends.contract import BackendTarget
 from collage.cost.base import Cost, CostModel, CostStatus
@@ -19,20 +18,16 @@ from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.replay import NO_TIME
 from collage.cost.models.overheads import Overheads
 from collage.cost.workload.data import DataSpec
-from collage.cost.workload.describe import call_flops
 from collage.cost.workload.workload import Workload
 from collage.estimates import Estimates, importance
 from collage.likeness import Likeness, Likenesses
 from collage.passes import extract
+from collage.rates import Rates
 from collage.search.candidates import Candidate
-from collage.search.dataflow import DataflowGraph, bits
+from collage.search.dataflow import DataflowGraph
 from collage.search.strategies.lazy_search import Expect, Peek, Wanted
 from collage.streamed import Question, Streamed
 from collage.timed_together import TimedTogether
-
-_PEAK_MARGIN = 1.25
-"""A candidate may be faster per operation than all before it, but by no more than this: the
-device's peak is near what whole networks reach. By more, and the search would be inexact."""
 
 _FREE = Cost(CostStatus.VALID, median_sec=0.0)
 
@@ -63,9 +58,7 @@ class WorkloadCosts:
         self._deadline = deadline
         self._overheads = Overheads(0.0, 0.0)
         self._at_once = 1
-        self._node_flops = [_multiply_adds(binding.value) for binding in graph.bindings]
-        self._flops: dict[int, int] = {}
-        self._best_flops_per_sec = 0.0
+        self._rates = Rates(graph)
         self._workloads: dict[Candidate, Workload] = {}
         self._weights: dict[tvm.ir.GenericConst, DataSpec] = {}
         self._likenesses = Likenesses(graph, self._weights)
@@ -110,7 +103,7 @@ class WorkloadCosts:
             Whether the search was told what estimates say, too. If not, nothing that it was told is
             known any longer.
         """
-        before = dict(self._costs), dict(self._workloads), self._best_flops_per_sec
+        before = dict(self._costs), dict(self._workloads), self._rates.best_flops_per_sec
         streamed = Streamed(
             wanted, self._extracted, self._seconds_alone, self._expected, self._deadline
         )
@@ -125,7 +118,7 @@ class WorkloadCosts:
         final, self._answers = dict(zip(questions, costs, strict=True)), {}
         holds = final == streamed.answers
         if not holds:
-            self._costs, self._workloads, self._best_flops_per_sec = before
+            self._costs, self._workloads, self._rates.best_flops_per_sec = before
         if self._deadline.is_up:
             # The search is not going to ask, and can use whatever there is.
             for question, candidates in streamed.candidates.items():
@@ -183,7 +176,7 @@ class WorkloadCosts:
 
     def _learn(self, candidate: Candidate, cost: Cost) -> None:
         self._costs[candidate] = cost
-        self._note_rate(candidate, cost)
+        self._rates.note(candidate, cost)
         self._estimates.note(self.workload(candidate), candidate.target, cost)
 
     def _prepared(self, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -315,26 +308,12 @@ class WorkloadCosts:
         if candidate.inline:
             return 0.0
         bound_sec = self._overheads.partition_sec
-        if (peak := self.assumed_flops_per_sec) is not None:
-            seconds = self._together.level * self._candidate_flops(candidate) / peak
-            bound_sec = max(bound_sec, seconds)
-        return bound_sec
+        return max(bound_sec, self._together.level * self._rates.least_sec(candidate))
 
     @property
     def assumed_flops_per_sec(self) -> float | None:
         """The rate that no candidate is held to exceed; None where nothing was measured."""
-        return _PEAK_MARGIN * self._best_flops_per_sec or None
-
-    def _candidate_flops(self, candidate: Candidate) -> int:
-        nodes = candidate.nodes
-        if nodes not in self._flops:
-            self._flops[nodes] = sum(self._node_flops[index] for index in bits(nodes))
-        return self._flops[nodes]
-
-    def _note_rate(self, candidate: Candidate, cost: Cost) -> None:
-        if cost.is_valid and cost.samples_sec:
-            rate = self._candidate_flops(candidate) / min(cost.samples_sec)
-            self._best_flops_per_sec = max(self._best_flops_per_sec, rate)
+        return self._rates.assumed_flops_per_sec or None
 
     def _corrected(self, candidate: Candidate) -> float:
         if candidate.inline:
@@ -350,13 +329,3 @@ class WorkloadCosts:
 
     def _seconds_of(self, cost: Cost) -> float:
         return max(cost.median_sec - self._overheads.call_sec, self._overheads.partition_sec)
-
-
-def _multiply_adds(value: relax.Expr) -> int:
-    """Floating-point operations of convolutions and matrix products; others count nothing, since
-    memory, not arithmetic, bounds them."""
-    if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
-        name = str(value.op.name)
-        if name == "relax.matmul" or name.startswith("relax.nn.conv"):
-            return call_flops(value)
-    return 0

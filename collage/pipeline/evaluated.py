@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from collage.backends.contract import is_native
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.contest import PairedComparison
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation, decide
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.limits.answer_in_hand import first_that_runs
+from collage.pipeline.prefetch import Prefetch
 
 _PROMISING_RATIO = 4.0
 """With little time, whoever is guessed to be so much slower than the most promising is left out.
@@ -246,3 +248,38 @@ def is_promising(contender: Contender, best: Contender, costs: WorkloadCosts) ->
 
 def _promise(costs: WorkloadCosts) -> Callable[[Contender], float]:
     return lambda contender: sum(map(costs.guess, contender.partitioning.candidates))
+
+
+def safest_first(
+    seeds: Sequence[Contender], costs: WorkloadCosts, prefetch: Prefetch
+) -> list[Contender]:
+    """The most promising first; while libraries are still compiled, what needs none of them.
+
+    Second comes TVM alone, unless it is far behind: kernels that it fuses and libraries' calls are
+    so different that where a guess is wrong of one of them it seldom is of both.
+
+    Parameters
+    ----------
+    seeds : sequence of Contender
+        At least one.
+    costs : WorkloadCosts
+        As far as they are known.
+    prefetch : Prefetch
+        Compiles libraries meanwhile.
+
+    Returns
+    -------
+    list of Contender
+        Each partitioning once.
+    """
+    distinct = {seed.partitioning.key(): seed for seed in reversed(by_promise(seeds, costs))}
+    ranked = by_promise(list(distinct.values()), costs)
+    if prefetch.is_under_way:
+        ranked.sort(key=_needs_libraries)
+    first, *others = ranked
+    others.sort(key=lambda one: _needs_libraries(one) or not is_promising(one, first, costs))
+    return [first, *others]
+
+
+def _needs_libraries(contender: Contender) -> bool:
+    return not all(is_native(c.target) for c in contender.partitioning.candidates)

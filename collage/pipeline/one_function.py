@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from collage.backends.contract import is_native
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import CostModel
 from collage.cost.deadline import NEVER, Deadline
@@ -17,10 +16,10 @@ from collage.end_to_end import Contender, EndToEndComparison, NothingRunsError, 
 from collage.pipeline.costing import Costing
 from collage.pipeline.covers import Covers, find_covers, seeds_of
 from collage.pipeline.evaluated import (
-    by_promise,
     evaluate_contenders,
     evaluate_in_time,
     is_promising,
+    safest_first,
 )
 from collage.pipeline.imported import Imported
 from collage.pipeline.improving.corrected import CorrectedSearch
@@ -201,7 +200,7 @@ class Search:
             if not costing.builds_beside:
                 prefetch.wait(budget.preparing)
             # Beside measuring, whoever is compiled needlessly takes a core from candidates.
-            ranked = _safest_first(small, costs, prefetch)
+            ranked = safest_first(small, costs, prefetch)
             promising = [one for one in ranked if is_promising(one, ranked[0], costs)]
             hand.find(ranked, 1 if costing.builds_beside else len(promising))
         if not costing.builds_beside:
@@ -335,24 +334,3 @@ def _repaired(
 ) -> Contender | None:
     repaired = repair.repair(contender)
     return repaired if all(map(restrictions.allow, repaired.partitioning.candidates)) else None
-
-
-def _safest_first(
-    seeds: Sequence[Contender], costs: WorkloadCosts, prefetch: Prefetch
-) -> list[Contender]:
-    """The most promising first; while libraries are still compiled, what needs none of them.
-
-    Second comes TVM alone, unless it is far behind: kernels that it fuses and libraries' calls are
-    so different that where a guess is wrong of one of them it seldom is of both.
-    """
-    distinct = {seed.partitioning.key(): seed for seed in reversed(by_promise(seeds, costs))}
-    ranked = by_promise(list(distinct.values()), costs)
-    if prefetch.is_under_way:
-        ranked.sort(key=_needs_libraries)
-    first, *others = ranked
-    others.sort(key=lambda one: _needs_libraries(one) or not is_promising(one, first, costs))
-    return [first, *others]
-
-
-def _needs_libraries(contender: Contender) -> bool:
-    return not all(is_native(c.target) for c in contender.partitioning.candidates)

@@ -12,8 +12,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from collage.backends.storage.tuning_record import (
     BLOB_KIND,
     KIND,
@@ -21,9 +19,10 @@ from collage.backends.storage.tuning_record import (
     TuningRecord,
     read_blob_reference,
 )
-from collage.cost.base import Clocks, Cost, CostStatus
+from collage.cost.base import Clocks, Cost
 from collage.cost.call_times import CallTime
 from collage.cost.contest import Rounds
+from collage.cost.database.fields import FieldReader, calls_of, clocks_of, cost_of, rounds_of
 
 SCHEMA_VERSION = 1
 """Raised whenever a field changes its meaning; records of other versions are never hits."""
@@ -217,7 +216,7 @@ class Record:
             raise ValueError("is no measurement")
         if value["schema"] != SCHEMA_VERSION:
             raise ValueError(f"is of schema {value['schema']}, not {SCHEMA_VERSION}")
-        reader = _Reader(value)
+        reader = FieldReader(value)
         key = RecordKey(
             kind=reader.text("kind"),
             workload=reader.text("workload"),
@@ -234,7 +233,7 @@ class Record:
         )
         return cls(
             key,
-            _cost(reader),
+            cost_of(reader),
             reader.text("description"),
             reader.text("backend"),
             math.inf if value.get("largest_error") is None else reader.number("largest_error"),
@@ -242,9 +241,9 @@ class Record:
             reader.number("build_sec"),
             reader.number("run_sec"),
             reader.text("measured_at"),
-            _clocks(value),
-            _rounds(value),
-            _calls(value),
+            clocks_of(value),
+            rounds_of(value),
+            calls_of(value),
         )
 
 
@@ -279,74 +278,3 @@ def _parse(line: str) -> dict[str, Any]:
 def canonical_json(value: object) -> str:
     """One text per value."""
     return json.dumps(value, sort_keys=True)
-
-
-def _cost(reader: _Reader) -> Cost:
-    try:
-        status = CostStatus(reader.text("status"))
-    except ValueError as err:
-        raise ValueError(f"has an unknown status ({err})") from err
-    if status is not CostStatus.VALID:
-        return Cost(status, reason=reader.text("reason"))
-    samples = reader.get("samples_sec", list)
-    if not all(isinstance(sample, float | int) for sample in samples):
-        raise ValueError("has samples that are no numbers")
-    median_sec, spread_sec = reader.number("median_sec"), reader.number("spread_sec")
-    others = reader.number("others") if reader.has("others") else 0.0
-    if not 0.0 <= others <= 1.0:
-        raise ValueError("has no valid 'others'")
-    found = tuple(map(float, samples))
-    return Cost(status, median_sec, spread_sec, found, others=others)
-
-
-def _clocks(value: dict[str, Any]) -> Clocks | None:
-    """Logs of earlier releases, and of CPUs, have none."""
-    sm, memory = value.get("sm_clock_mhz"), value.get("memory_clock_mhz")
-    return Clocks(sm, memory) if isinstance(sm, int) and isinstance(memory, int) else None
-
-
-def _rounds(value: dict[str, Any]) -> Rounds | None:
-    if value.get("rounds") is None:
-        return None
-    try:
-        rounds = msgspec.convert(value["rounds"], Rounds)
-    except msgspec.ValidationError as err:
-        raise ValueError(f"has no valid 'rounds' ({err})") from err
-    numbers = range(len(rounds.seconds))
-    if any(sec is not None and not 0 < sec < math.inf for sec in rounds.seconds):
-        raise ValueError("has rounds that took no time")
-    if not all(number in numbers for number in (*rounds.disturbed, *rounds.discarded)):
-        raise ValueError("has disturbed rounds that were none")
-    return rounds
-
-
-def _calls(value: dict[str, Any]) -> tuple[CallTime, ...]:
-    try:
-        calls = msgspec.convert(value.get("calls", []), tuple[CallTime, ...])
-    except msgspec.ValidationError as err:
-        raise ValueError(f"has no valid 'calls' ({err})") from err
-    if any(not 0 <= call.median_sec < math.inf for call in calls):
-        raise ValueError("has calls that took no time")
-    return calls
-
-
-class _Reader:
-    """Typed access to an object that anyone may have written."""
-
-    def __init__(self, value: dict[str, Any]) -> None:
-        self._value = value
-
-    def get(self, name: str, *kinds: type) -> Any:
-        found = self._value.get(name)
-        if not isinstance(found, kinds) or isinstance(found, bool):
-            raise ValueError(f"has no valid '{name}'")
-        return found
-
-    def has(self, name: str) -> bool:
-        return name in self._value
-
-    def text(self, name: str) -> str:
-        return str(self.get(name, str))
-
-    def number(self, name: str) -> float:
-        return float(self.get(name, int, float))

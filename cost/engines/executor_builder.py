@@ -42,7 +42,8 @@ from collage.cost.measure.builder import (
 from collage.cost.measure.engine import Work
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.versions import versions_here
-from collage.cost.processes.messages import Build, TargetMessage, WorkloadMessage
+from collage.cost.processes.described import TargetMessage, WorkloadMessage
+from collage.cost.processes.messages import Build
 from collage.cost.processes.plugins import found_with
 from collage.cost.processes.protocol import encode
 

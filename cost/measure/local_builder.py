@@ -24,13 +24,8 @@ from collage.cost.measure.builder import (
     nobody_waits,
     nothing_more,
 )
-from collage.cost.processes.messages import (
-    Build,
-    Built,
-    Failure,
-    TargetMessage,
-    WorkloadMessage,
-)
+from collage.cost.processes.described import TargetMessage, WorkloadMessage
+from collage.cost.processes.messages import Build, Built, Failure
 from collage.cost.processes.worker_pool import WorkerPool
 
 _NICENESS = 10

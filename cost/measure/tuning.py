@@ -12,8 +12,9 @@ from collage.backends.contract.errors import MeasurementError
 from collage.cost.config import MeasureConfig
 from collage.cost.device import DevicePolicy
 from collage.cost.measure.replay import Question
+from collage.cost.processes.described import TargetMessage, WorkloadMessage
 from collage.cost.processes.failure import WorkerFailure
-from collage.cost.processes.messages import Failure, TargetMessage, Tune, Tuned, WorkloadMessage
+from collage.cost.processes.messages import Failure, Tune, Tuned
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.processes.worker_process import WorkerProcess
 from collage.cost.workload.workload import Workload

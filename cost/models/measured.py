@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from collage.backends.contract import BackendTarget, BuildContext
@@ -13,7 +12,6 @@ from collage.cost.base import Asking, Cost, CostModel, CostStatus, Overheads
 from collage.cost.config import MeasureConfig
 from collage.cost.contest import Exchange
 from collage.cost.database import Database, JsonLinesDatabase
-from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import (
     END_TO_END,
     PARTITION,
@@ -31,27 +29,15 @@ from collage.cost.measure.replay import (
     partition_miss,
 )
 from collage.cost.measure.runner import RunResult
-from collage.cost.measure.scheduler import Measurer
 from collage.cost.models.misses_asked import MissesAsked
 from collage.cost.models.overheads import overheads_from, probe_workloads
-from collage.cost.models.together import Together
+from collage.cost.models.site import Site
 from collage.cost.models.whole_models import WholeModels
 from collage.cost.progress import ProgressCallback, ignore
 from collage.cost.reference import Sample
 from collage.cost.workload.workload import Workload
 
 __all__ = ["MeasureStats", "MeasuredCostModel"]
-
-
-@dataclass(frozen=True)
-class _Site:
-    """Where targets of one kind of device are measured, and by whom."""
-
-    device: Device
-    keys: KeyMaker
-    measurer: Measurer
-    whole: WholeModels
-    together: Together
 
 
 class MeasuredCostModel(CostModel):
@@ -118,7 +104,7 @@ class MeasuredCostModel(CostModel):
         self._device = device
         self._parallel_builds = parallel_builds
         self._plugins = list(plugins)
-        self._sites: dict[DeviceKind, _Site] = {}
+        self._sites: dict[DeviceKind, Site] = {}
         self.stats = MeasureStats()
         log = JsonLinesDatabase() if database is None else database
         self._lookup = RecordLookup(log, self.stats)
@@ -347,26 +333,17 @@ class MeasuredCostModel(CostModel):
             site.measurer.measure(misses)
         return self._lookup.costs(keys)
 
-    def _site(self, targets: Sequence[BackendTarget]) -> _Site:
+    def _site(self, targets: Sequence[BackendTarget]) -> Site:
         policy = policy_for(targets)
         if policy.kind not in self._sites:
-            device = self._device
-            if device is not None and device.kind != policy.kind.name:
-                device = None
+            given = self._device
             work = Work(
-                policy,
-                self._context,
-                self._config,
-                self._parallel_builds,
+                *(policy, self._context, self._config, self._parallel_builds),
                 Deadline(lambda: self.deadline.end),
-                device,
+                given if given is not None and given.kind == policy.kind.name else None,
             )
-            measurer = Measurer(
-                self._engine, work, self._lookup, self.stats, self._progress, self._plugins
-            )
-            keys = KeyMaker(self._context, self._config, measurer.device)
-            asked = (self._lookup, keys, measurer, self._replay_only, work.deadline)
-            self._sites[policy.kind] = _Site(
-                measurer.device, keys, measurer, WholeModels(*asked), Together(*asked)
+            self._sites[policy.kind] = Site.opened(
+                *(self._engine, work, self._lookup, self.stats, self._progress, self._plugins),
+                replay_only=self._replay_only,
             )
         return self._sites[policy.kind]

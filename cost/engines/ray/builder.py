@@ -29,7 +29,7 @@ from collage.cost.measure.builder import (
 )
 from collage.cost.measure.engine import Work
 from collage.cost.measure.runner import PlaceLostError
-from collage.cost.processes.messages import TargetMessage, WorkloadMessage
+from collage.cost.processes.described import TargetMessage, WorkloadMessage
 
 _SLACK_SEC = 300.0
 """For starting a process and for packing, beyond a build's own limit."""

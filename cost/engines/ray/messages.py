@@ -11,7 +11,7 @@ from collage.cost.device import Device
 from collage.cost.measure.engine import WorkerInfo
 from collage.cost.measure.runner import RunResult
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion
-from collage.cost.processes.messages import TargetMessage, WorkloadMessage
+from collage.cost.processes.described import TargetMessage, WorkloadMessage
 from collage.cost.processes.protocol import PROTOCOL, Message
 from collage.cost.progress import ProgressEvent
 

@@ -22,7 +22,8 @@ from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import policy_for
-from collage.cost.processes.messages import Compiled, CompileModel, Failure, TargetMessage
+from collage.cost.processes.described import TargetMessage
+from collage.cost.processes.messages import Compiled, CompileModel, Failure
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.processes.staging import compile_to_measure
 from collage.cost.processes.worker_pool import WorkerPool

@@ -19,7 +19,8 @@ from collage.cost.database import open_database
 from collage.cost.engines.findings import FarFindings, HeadFindings
 from collage.cost.measure.builder import BuildJob, BuildResult
 from collage.cost.measure.local_builder import LocalBuilder
-from collage.cost.processes.messages import TargetMessage, Tune
+from collage.cost.processes.described import TargetMessage
+from collage.cost.processes.messages import Tune
 from collage.cost.processes.protocol import decode, encode
 from tests.cost_tests.conftest import ToyTarget, toy_workload
 from tests.postgres import PASSWORD, USER, Server

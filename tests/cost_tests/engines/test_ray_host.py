@@ -34,7 +34,7 @@ from collage.cost.engines.ray.messages import (
     WarmOrder,
 )
 from collage.cost.engines.shipping import pack, unpack
-from collage.cost.processes.messages import TargetMessage, WorkloadMessage
+from collage.cost.processes.described import TargetMessage, WorkloadMessage
 from collage.cost.processes.protocol import decode, encode
 from collage.cost.reference import Sample
 from collage.testing.fixtures.engine_fixtures import CONFIG, PLUGINS

@@ -20,6 +20,7 @@ from collage.cost.call_times import CallTime
 from collage.cost.config import CudaConfig, MeasureConfig
 from collage.cost.device import Device
 from collage.cost.processes import messages
+from collage.cost.processes.described import TargetMessage, WorkloadMessage
 from collage.cost.processes.messages import (
     Answer,
     AnyRequest,
@@ -41,13 +42,11 @@ from collage.cost.processes.messages import (
     Run,
     TakeApart,
     TakenApart,
-    TargetMessage,
     Time,
     Timed,
     Tune,
     Tuned,
     Unreadable,
-    WorkloadMessage,
 )
 from collage.cost.processes.protocol import (
     PROTOCOL,

@@ -11,7 +11,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax import op
 
-from collage.cost.processes.messages import WorkloadMessage
+from collage.cost.processes.described import WorkloadMessage
 from collage.cost.processes.protocol import decode, encode
 from collage.cost.reference import evaluate, largest_error
 from collage.cost.workload.data import DataSpec

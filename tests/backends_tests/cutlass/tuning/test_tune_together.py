@@ -18,7 +18,8 @@ from collage.backends.cudnn import backend as cudnn
 from collage.backends.cudnn import tuning as plans
 from collage.backends.cutlass import backend as cutlass
 from collage.backends.cutlass import codegen
-from collage.cost.processes.messages import TargetMessage, Tune, Tuned, WorkloadMessage
+from collage.cost.processes.described import TargetMessage, WorkloadMessage
+from collage.cost.processes.messages import Tune, Tuned
 from collage.cost.worker.build import tune
 from collage.cost.workload.workload import Workload
 from tests.backends_tests.cutlass.tuning.fake_profiler import favour_last

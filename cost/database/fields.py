@@ -1,0 +1,83 @@
+"""Fields of a record's line, each held to what it may be: anyone may have written the line."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from collage.cost.base import Clocks, Cost, CostStatus
+from collage.cost.call_times import CallTime
+from collage.cost.contest import Rounds
+
+
+def cost_of(reader: FieldReader) -> Cost:
+    try:
+        status = CostStatus(reader.text("status"))
+    except ValueError as err:
+        raise ValueError(f"has an unknown status ({err})") from err
+    if status is not CostStatus.VALID:
+        return Cost(status, reason=reader.text("reason"))
+    samples = reader.get("samples_sec", list)
+    if not all(isinstance(sample, float | int) for sample in samples):
+        raise ValueError("has samples that are no numbers")
+    median_sec, spread_sec = reader.number("median_sec"), reader.number("spread_sec")
+    others = reader.number("others") if reader.has("others") else 0.0
+    if not 0.0 <= others <= 1.0:
+        raise ValueError("has no valid 'others'")
+    found = tuple(map(float, samples))
+    return Cost(status, median_sec, spread_sec, found, others=others)
+
+
+def clocks_of(value: dict[str, Any]) -> Clocks | None:
+    """Logs of earlier releases, and of CPUs, have none."""
+    sm, memory = value.get("sm_clock_mhz"), value.get("memory_clock_mhz")
+    return Clocks(sm, memory) if isinstance(sm, int) and isinstance(memory, int) else None
+
+
+def rounds_of(value: dict[str, Any]) -> Rounds | None:
+    if value.get("rounds") is None:
+        return None
+    try:
+        rounds = msgspec.convert(value["rounds"], Rounds)
+    except msgspec.ValidationError as err:
+        raise ValueError(f"has no valid 'rounds' ({err})") from err
+    numbers = range(len(rounds.seconds))
+    if any(sec is not None and not 0 < sec < math.inf for sec in rounds.seconds):
+        raise ValueError("has rounds that took no time")
+    if not all(number in numbers for number in (*rounds.disturbed, *rounds.discarded)):
+        raise ValueError("has disturbed rounds that were none")
+    return rounds
+
+
+def calls_of(value: dict[str, Any]) -> tuple[CallTime, ...]:
+    try:
+        calls = msgspec.convert(value.get("calls", []), tuple[CallTime, ...])
+    except msgspec.ValidationError as err:
+        raise ValueError(f"has no valid 'calls' ({err})") from err
+    if any(not 0 <= call.median_sec < math.inf for call in calls):
+        raise ValueError("has calls that took no time")
+    return calls
+
+
+class FieldReader:
+    """Typed access to an object that anyone may have written."""
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        self._value = value
+
+    def get(self, name: str, *kinds: type) -> Any:
+        found = self._value.get(name)
+        if not isinstance(found, kinds) or isinstance(found, bool):
+            raise ValueError(f"has no valid '{name}'")
+        return found
+
+    def has(self, name: str) -> bool:
+        return name in self._value
+
+    def text(self, name: str) -> str:
+        return str(self.get(name, str))
+
+    def number(self, name: str) -> float:
+        return float(self.get(name, int, float))
