@@ -2,7 +2,8 @@
 
 The search knows sums of seconds alone. So each candidate's bytes are given a price in seconds, and
 the price is raised until the cheapest cover is within the limit: at a low price the one that is
-hardly slower, at a high one the smallest there is.
+hardly slower, at a high one the smallest there is. What room is left is then spent on parts of the
+faster cover that came before it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from collage.pipeline.evaluated import Evaluated
 from collage.pipeline.imported import Imported
 from collage.report import MemoryUse, size_text
 from collage.search.candidates import Candidate
+from collage.search.exchanges import Exchange, exchanged, exchanges
+from collage.search.partitioning import Partitioning
 from collage.search.rules import PartitionRule
 
 _PRICES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 10_000.0)
@@ -156,9 +159,10 @@ class MemoryLimit:
         rules: Sequence[PartitionRule],
         deadline: Deadline,
     ) -> Contender | None:
-        """The first cover within the limit as bytes become dearer."""
-        start = covers.contenders[0].partitioning.candidates
-        seconds, size = sum(map(costs.guess, start)), sum(map(self._size, start))
+        """The first cover within the limit as bytes become dearer, with what else has room."""
+        over = covers.contenders[0].partitioning
+        seconds = sum(map(costs.guess, over.candidates))
+        size = sum(map(self._size, over.candidates))
         for price in _PRICES:
             priced = PricedCosts(costs, self._size, price * seconds / max(size, 1))
             partitioning = cheapest_at_price(
@@ -169,8 +173,40 @@ class MemoryLimit:
                 return None
             found = repair(Contender("search", partitioning))
             if found is not None and self.fits(found):
-                return found
+                return self._filled(found, over, costs, repair)
+            over = partitioning
         return None
+
+    def _filled(
+        self,
+        within: Contender,
+        over: Partitioning,
+        costs: WorkloadCosts,
+        repair: Callable[[Contender], Contender | None],
+    ) -> Contender:
+        """A cover within the limit with as much as has room of one over it, dearest bytes last."""
+
+        def gained(part: Exchange) -> float:
+            return sum(map(costs.guess, part.old)) - sum(map(costs.guess, part.new))
+
+        def more(part: Exchange) -> int:
+            return sum(map(self._size, part.new)) - sum(map(self._size, part.old))
+
+        parts = [one for one in exchanges(within.partitioning, over) if gained(one) > 0]
+        parts.sort(key=lambda one: gained(one) / max(more(one), 1), reverse=True)
+        best, least, most = within, 0, len(parts)
+        while least < most:
+            count = (least + most + 1) // 2
+            mixed = exchanged(self._imported.graph, within.partitioning, parts[:count])
+            found = None
+            if mixed is not None:
+                seconds = sum(map(costs.guess, mixed.candidates))
+                found = repair(replace(within, partitioning=replace(mixed, seconds=seconds)))
+            if found is not None and self.fits(found):
+                best, least = found, count
+            else:
+                most = count - 1
+        return best
 
     def _size(self, candidate: Candidate) -> int:
         """What a candidate takes on its own, without weights, which every cover has."""

@@ -16,7 +16,8 @@ def test_versions_are_of_what_takes_part() -> None:
         assert versions["compiler"].startswith("g++")
         for backend in map(get_backend, backend_names()):
             found = backend.probe()
-            if isinstance(backend, ExternalBackend) and found.usable:
+            # Of none whatever holds: tests register backends that stand on nothing.
+            if isinstance(backend, ExternalBackend) and found.usable and found.versions:
                 named = found.versions.items() <= versions.items()
                 assert named == (backend.device == policy.kind.name), backend.name
 

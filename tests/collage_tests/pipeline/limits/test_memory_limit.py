@@ -29,7 +29,10 @@ LAYER = 4 * WIDTH * WIDTH
 
 
 def _dense() -> tvm.IRModule:
-    """OneDNN packs its weights, which takes twice as much; OpenBLAS does not."""
+    """TVM's virtual machine reads its weights into copies, while OpenBLAS takes them as they lie.
+
+    Whether oneDNN packs such weights depends on the processor: these tests do not prefer it.
+    """
     rng = np.random.default_rng()
 
     def body(emit, x):
@@ -47,11 +50,11 @@ def _taken(result: collage.Result) -> MemoryUse:
     return row.memory
 
 
-@pytest.mark.parametrize("times", [1.3, 1.6, 1.8, 2.2])
+@pytest.mark.parametrize("times", [1.3, 2.2, 3.6, 4.2])
 def test_what_is_returned_is_within_the_limit(times: float, tmp_path: Path) -> None:
     mod, limit = _dense(), int(times * LAYERS * LAYER)
     result = collage.optimize(
-        mod, TARGETS, memory_limit_bytes=limit, cost_model=FlatCosts("onednn")
+        mod, ["llvm", "openblas"], memory_limit_bytes=limit, cost_model=FlatCosts("tvm")
     )
     taken = _taken(result)
     assert taken.total_bytes <= limit
@@ -60,13 +63,12 @@ def test_what_is_returned_is_within_the_limit(times: float, tmp_path: Path) -> N
     over = [row for row in result.report.end_to_end if row.median_sec is None]
     assert all(row.memory is not None and row.memory.total_bytes > limit for row in over)
     assert all("the limit is" in row.note for row in over)
-    # Without a limit oneDNN has it all, with 2.2 it still does.
+    # Without a limit TVM has it all, with four times the weights it still does.
     backends = {one.backend for one in result.partitioning.candidates if not one.inline}
-    if times > 2:
-        # TVM alone reads all weights into copies.
-        assert {row.name for row in over} == {"single:tvm"} and backends == {"onednn"}
+    if times > 4:
+        assert not over and backends == {"tvm"}
     else:
-        assert {row.name for row in over} >= {"search:without a limit", "single:onednn"}
+        assert {row.name for row in over} >= {"search:without a limit", "single:tvm"}
         assert "openblas" in backends
     x = np.random.default_rng().standard_normal((4, WIDTH), "float32")
     expected = collage.optimize(mod, ["llvm"], cost_model=FlatCosts("llvm"))
@@ -78,12 +80,16 @@ def test_what_is_returned_is_within_the_limit(times: float, tmp_path: Path) -> N
 
 
 def test_some_partitions_stay_with_who_is_fastest() -> None:
-    # Room for two layers' copies, not for four.
-    limit = int((LAYERS + 2.4) * LAYER)
+    # A layer of TVM's takes its weights three times more: room for two such, not for four.
+    limit = int((LAYERS + 2 * 3 + 0.4) * LAYER)
     result = collage.optimize(
-        _dense(), TARGETS, memory_limit_bytes=limit, cost_model=FlatCosts("onednn")
+        *(_dense(), ["llvm", "openblas"]),
+        memory_limit_bytes=limit,
+        cost_model=FlatCosts("tvm"),
     )
-    assert _taken(result).total_bytes <= limit
+    assert (LAYERS + 2 * 3) * LAYER <= _taken(result).total_bytes <= limit
+    backends = [one.backend for one in result.partitioning.candidates if not one.inline]
+    assert {"tvm", "openblas"} == set(backends)
     assert any("1 contender" in one or "contenders" in one for one in result.report.remarks)
 
 
@@ -108,7 +114,9 @@ def test_all_functions_together_are_within_the_limit() -> None:
     )
     with pytest.raises(MemoryLimitError, match="all of them together take"):
         collage.optimize(
-            mod, TARGETS, memory_limit_bytes=int(2.2 * LAYERS * LAYER), cost_model=FlatCosts("tvm")
+            *(mod, ["llvm", "openblas"]),
+            memory_limit_bytes=int(1.6 * LAYERS * LAYER),
+            cost_model=FlatCosts("tvm"),
         )
 
 
@@ -118,7 +126,7 @@ def test_a_refinement_keeps_to_the_limit() -> None:
         *(_dense(), TARGETS),
         memory_limit_bytes=limit,
         refine_trials=4,
-        cost_model=FlatCosts("onednn"),
+        cost_model=FlatCosts("tvm"),
     )
     assert _taken(result).total_bytes <= limit
 
