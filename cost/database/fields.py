@@ -13,6 +13,13 @@ from collage.cost.contest import Rounds
 
 
 def cost_of(reader: FieldReader) -> Cost:
+    """The cost in a record's line.
+
+    Raises
+    ------
+    ValueError
+        Says what is wrong with it.
+    """
     try:
         status = CostStatus(reader.text("status"))
     except ValueError as err:
@@ -31,12 +38,19 @@ def cost_of(reader: FieldReader) -> Cost:
 
 
 def clocks_of(value: dict[str, Any]) -> Clocks | None:
-    """Logs of earlier releases, and of CPUs, have none."""
+    """Clocks of the device; logs of earlier releases, and of CPUs, have none."""
     sm, memory = value.get("sm_clock_mhz"), value.get("memory_clock_mhz")
     return Clocks(sm, memory) if isinstance(sm, int) and isinstance(memory, int) else None
 
 
 def rounds_of(value: dict[str, Any]) -> Rounds | None:
+    """Rounds that it was timed in beside others; None where it was timed alone.
+
+    Raises
+    ------
+    ValueError
+        Says what is wrong with it.
+    """
     if value.get("rounds") is None:
         return None
     try:
@@ -52,6 +66,13 @@ def rounds_of(value: dict[str, Any]) -> Rounds | None:
 
 
 def calls_of(value: dict[str, Any]) -> tuple[CallTime, ...]:
+    """Calls inside a whole model; none where they were not seen.
+
+    Raises
+    ------
+    ValueError
+        Says what is wrong with it.
+    """
     try:
         calls = msgspec.convert(value.get("calls", []), tuple[CallTime, ...])
     except msgspec.ValidationError as err:
@@ -62,22 +83,50 @@ def calls_of(value: dict[str, Any]) -> tuple[CallTime, ...]:
 
 
 class FieldReader:
-    """Typed access to an object that anyone may have written."""
+    """Typed access to an object that anyone may have written.
+
+    Parameters
+    ----------
+    value : dict
+        The object.
+    """
 
     def __init__(self, value: dict[str, Any]) -> None:
         self._value = value
 
     def get(self, name: str, *kinds: type) -> Any:
+        """The value of a field.
+
+        Parameters
+        ----------
+        name : str
+            Of the field.
+        kinds : type
+            That it may have.
+
+        Returns
+        -------
+        object
+            Of one of the kinds.
+
+        Raises
+        ------
+        ValueError
+            When it is of none of them, or not there.
+        """
         found = self._value.get(name)
         if not isinstance(found, kinds) or isinstance(found, bool):
             raise ValueError(f"has no valid '{name}'")
         return found
 
     def has(self, name: str) -> bool:
+        """Whether there is such a field."""
         return name in self._value
 
     def text(self, name: str) -> str:
+        """A field of text; raises as :meth:`get`."""
         return str(self.get(name, str))
 
     def number(self, name: str) -> float:
+        """A field that is a number; raises as :meth:`get`."""
         return float(self.get(name, int, float))

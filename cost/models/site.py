@@ -65,6 +65,11 @@ class Site:
             Third parties' backends, for the workers.
         replay_only : bool
             Whether nothing is measured.
+
+        Returns
+        -------
+        Site
+            With nothing running yet.
         """
         measurer = Measurer(engine, work, lookup, stats, progress, plugins)
         keys = KeyMaker(work.context, work.config, measurer.device)
