@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from collage.backends.contract.errors import OutputError
 from collage.report.data import Report
@@ -27,13 +28,6 @@ from collage.report.verdict import disturbances
 
 def render_html(report: Report) -> str:
     """The report as an HTML document; every string that comes from the model is escaped."""
-    environment = Environment(
-        loader=PackageLoader("collage.report.rendering"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     colors = backend_colors(report.backend_labels())
     explainer = Explainer(report)
     explanations = explainer.nodes()
@@ -42,7 +36,7 @@ def render_html(report: Report) -> str:
         partition_figure(report, colors),
         operator_figure(report, colors, explanations),
     ]
-    return environment.get_template("report.html.j2").render(
+    return _template().render(
         report=report,
         colors=colors,
         inline_color=INLINE,
@@ -63,6 +57,19 @@ def render_html(report: Report) -> str:
         title=_title(report),
         others=[(other.function, render_html(other)) for other in report.others],
     )
+
+
+@functools.cache
+def _template() -> Template:
+    """Compiled once a process: that takes longer than what is written with it."""
+    environment = Environment(
+        loader=PackageLoader("collage.report.rendering"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2")
 
 
 def _title(report: Report) -> str:
