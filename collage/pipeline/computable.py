@@ -76,27 +76,9 @@ def _obstacle(value: relax.Expr, var: relax.Var) -> str:
         return "whose shape depends on data"
     if not isinstance(value, relax.Call) or not isinstance(value.op, Op):
         return ""
-    if any(map(_is_empty_constant, [value, *_tensors(value.args)])):
-        return "a constant without elements, which TVM cannot save"
     compiled = any(value.op.get_attr(name) is not None for name in ("FLegalize", "FCallPacked"))
     known = compiled or str(value.op.name) in _WITHOUT_LEGALIZATION
     return "" if known else "which TVM cannot compile"
-
-
-def _tensors(args: Sequence[relax.Expr]) -> list[relax.Expr]:
-    """A call's arguments, those in inline tuples one by one."""
-    nested = [_tensors(a.fields) if isinstance(a, relax.Tuple) else [a] for a in args]
-    return [x for tensors in nested for x in tensors]
-
-
-def _is_empty_constant(expr: relax.Expr) -> bool:
-    """A tensor of no elements that follows from constants alone."""
-    if not isinstance(expr.ty, relax.TensorType) or 0 not in (tensor_shape(expr) or ()):
-        return False
-    if isinstance(expr, relax.Call):
-        tensors = [arg for arg in expr.args if isinstance(arg.ty, relax.TensorType)]
-        return all(isinstance(arg, tvm.ir.GenericConst) for arg in tensors)
-    return isinstance(expr, tvm.ir.GenericConst)
 
 
 def _is_static(ty: tvm.ir.Type) -> bool:

@@ -55,7 +55,8 @@ def placeholder_index(expr: relax.Expr) -> int | None:
 def inline_digest(constant: ir.GenericConst) -> str | None:
     """A digest of the content of a constant that a workload keeps; None of one that it replaces."""
     spec = TensorSpec.of(constant.ty)
-    if spec.size <= 1 or (spec.is_integer and spec.size <= INLINE_INTEGERS):
+    # One without elements cannot be read from what TVM writes.
+    if spec.size == 1 or (spec.is_integer and 0 < spec.size <= INLINE_INTEGERS):
         return hashlib.sha256(constant_data(constant).tobytes()).hexdigest()
     return None
 

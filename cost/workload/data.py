@@ -67,6 +67,8 @@ class DataSpec(TensorSpec):
     def measure(cls, array: NDArray[np.generic]) -> DataSpec:
         """Describe an existing array."""
         shape, dtype = array.shape, array.dtype.name
+        if not array.size:
+            return cls(shape, dtype, 0, 0)
         if array.dtype.kind in "biu":
             return cls(shape, dtype, int(array.min()), int(array.max()))
         flat = array.reshape(-1)

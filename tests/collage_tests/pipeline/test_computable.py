@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tvm.relax import op
 
 import collage
 from collage.backends.contract.errors import ModelError
+from collage.cost.models import RooflineCostModel
 from collage.pipeline.computable import require_computable
 from collage.search.dataflow import DataflowGraph
 from collage.testing import graph
@@ -31,11 +33,25 @@ def test_every_operator_is_named_and_nothing_is_measured() -> None:
     assert not {"build", "measure", "search"} & set(stages)
 
 
-def test_constants_without_elements_are_named_in_tuples_too() -> None:
-    nothing = relax.const(np.zeros((2, 0), "float32"))
-    mod = graph([(2, 0)], lambda emit, x: emit(op.concat([nothing, x], axis=0)))
-    with pytest.raises(ModelError, match="concat, a constant without elements"):
-        collage.optimize(mod, ["llvm"])
+def test_constants_without_elements_are_computed_with(tmp_path: Path) -> None:
+    """Alone, in tuples, as what is folded out of constants, and as outputs."""
+    nothing = relax.const(np.zeros((0, 4), "float32"))
+
+    def body(emit: Any, x: Any) -> Any:
+        filled = op.broadcast_to(relax.const(np.ones(1, "float32")), relax.ShapeExpr((4, 0)))
+        product = emit(op.matmul(x, emit(filled)))
+        sums = op.sum(emit(op.exp(nothing)), axis=0)
+        joined = op.concat([nothing, x], axis=0)
+        return relax.Tuple([emit(op.matmul(product, nothing)), emit(sums), emit(joined), nothing])
+
+    x = np.random.default_rng(0).standard_normal((3, 4), dtype=np.float32)
+    model = graph([(3, 4)], body)
+    result = collage.optimize(
+        model, ["llvm"], strategy="single:tvm", cost_model=RooflineCostModel()
+    )
+    found = collage.load(result.export(tmp_path / "net.bundle"))(x)
+    for answer, wanted in zip(found, [0 * x, np.zeros(4), x, x[:0]], strict=True):
+        np.testing.assert_array_equal(answer, wanted.astype("float32"))
 
 
 @pytest.mark.parametrize("dtype", ["float32"])

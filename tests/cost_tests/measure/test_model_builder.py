@@ -71,6 +71,14 @@ def test_a_module_comes_back_as_it_was(tmp_path: Path, dtype: str) -> None:
         assert ModuleKeys().key(back) == ModuleKeys().key(module)
 
 
+def test_constants_without_elements_come_back(tmp_path: Path) -> None:
+    nothing = relax.const(np.zeros((4, 0), "float32"))
+    module = native_partition([tensor("x", 4, 5)], lambda x: op.concat([nothing, x], axis=1))
+    write_modules([module], tmp_path)
+    back = read_module(module_file(tmp_path, 0), weights_folder(tmp_path))
+    assert back.script(show_meta=False) == module.script(show_meta=False)
+
+
 def test_variants_share_one_file_of_each_weight(tmp_path: Path) -> None:
     first = dense("float32", 3000)
     second = relax.transform.Normalize()(first)

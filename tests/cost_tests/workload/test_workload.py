@@ -129,6 +129,20 @@ def test_the_worker_gets_the_same_workload() -> None:
     np.testing.assert_array_equal(ours[0], theirs[0])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool"])
+def test_constants_without_elements_reach_the_worker(dtype: str) -> None:
+    nothing = relax.const(np.zeros((10, 0), dtype), dtype)
+    mod = native_partition(
+        [tensor("x", 10, 3)], lambda x: op.concat([op.astype(nothing, "float32"), x], axis=1)
+    )
+    workload = Workload.from_module(mod)
+    message = decode(encode(WorkloadMessage.of(workload)), WorkloadMessage)
+    copy: Workload = message.workload()
+    (x,) = copy.make_inputs()
+    np.testing.assert_array_equal(evaluate(copy.materialize(), [x])[0], x)
+    assert Workload.from_module(copy.materialize()).key == workload.key
+
+
 @pytest.mark.parametrize("backend", [{}, {"backend": "some"}])
 def test_materializing_gives_a_well_formed_partitioned_module(backend: dict[str, object]) -> None:
     workload = Workload.from_module(conv_module(1, **backend))
