@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tvm import relax
@@ -37,6 +37,10 @@ class Verdict:
         return self.accepted
 
 
+def _no_users(_: relax.Expr) -> Sequence[relax.Expr]:
+    return ()
+
+
 @dataclass(frozen=True)
 class Match:
     """What a pattern matched, as a predicate sees it.
@@ -48,6 +52,9 @@ class Match:
     annotated : mapping of str to relax.Expr
         The expressions matched by the triple's named sub-patterns. A variable bound inside the
         dataflow block stands for itself; constants are ``tvm.ir.GenericConst``.
+    users : callable
+        The values that read a bound value, such as ``root``, directly. A search knows them; TVM's
+        own ``FuseOpsByPattern`` does not, and there are none then.
 
     Examples
     --------
@@ -59,6 +66,7 @@ class Match:
 
     root: relax.Expr
     annotated: Mapping[str, relax.Expr]
+    users: Callable[[relax.Expr], Sequence[relax.Expr]] = _no_users
 
 
 Predicate = Callable[[Match], Verdict]

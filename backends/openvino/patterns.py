@@ -22,6 +22,7 @@ from collage.backends.openvino.converters.nn import (
 from collage.backends.openvino.converters.reductions import REDUCTIONS
 from collage.backends.openvino.model import DTYPES, MAX_RANK
 from collage.backends.relax.byte_patterns import product_in_steps, round_to_bytes
+from collage.backends.relax.calls.arguments import operator_name
 from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.patterns import all_of
 from collage.backends.relax.patterns import operator_checks as checks
@@ -38,6 +39,13 @@ _LOGICAL = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"}
 _COMPARING = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
 _CLASSIFYING = frozenset({"isnan", "isinf", "isfinite"})
 _WITH_INTEGERS = frozenset({"add", "subtract", "multiply", "maximum", "minimum"})
+
+_ROUNDING = frozenset({"round", "floor", "ceil", "trunc"})
+_ON_THE_WAY = frozenset(
+    {"divide", "add", "subtract", "negative", "maximum", "minimum", "clip", "broadcast_to"}
+    | {"reshape", "squeeze", "expand_dims"}
+)
+"""Through which a quotient reaches what rounds it."""
 
 _PATTERNS = OperatorPatterns("openvino", "OpenVINO", DTYPES, MAX_RANK)
 _triple = _PATTERNS.triple
@@ -91,12 +99,32 @@ def _no_infinities(match: Match) -> Verdict:
     return Verdict.yes()
 
 
+def _not_rounded_after(match: Match) -> Verdict:
+    """A product with the reciprocal is off in the last digit, which is a whole step once rounded.
+
+    So come scales of bytes (a range divided by 255), what is divided by them, and their places.
+    """
+    seen, todo = set(), [match.root]
+    while todo:
+        for user in match.users(todo.pop()):
+            if user in seen or not isinstance(getattr(user, "op", None), tvm.ir.Op):
+                continue
+            seen.add(user)
+            name = operator_name(user)
+            if name in _ROUNDING:
+                return Verdict.no(f"OpenVINO multiplies by a reciprocal, and {name} follows")
+            if name in _ON_THE_WAY:
+                todo.append(user)
+    return Verdict.yes()
+
+
 def _elementwise() -> Iterator[PatternTriple]:
     others = ("nn.silu", "round", "trunc", "rsqrt", "square", "nn.gelu", "nn.gelu_tanh", "nn.selu")
     for name in (*UNARY, *others, "nn.leakyrelu", "nn.softplus"):
         yield _triple(name, 1, dtypes=_dtypes_of(name))
-    for name in (*BINARY, "floor_divide"):
-        yield _triple(name, 2, _no_infinities, dtypes=_dtypes_of(name))
+    for name in BINARY:
+        exact = (_not_rounded_after,) if name == "divide" else ()
+        yield _triple(name, 2, _no_infinities, *exact, dtypes=_dtypes_of(name))
     yield _triple("nn.prelu", 2, dtypes=_FLOATS)
     # Bounds of integers would be rounded to float32.
     yield _triple("clip", 3, dtypes=_FLOATS)

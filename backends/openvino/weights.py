@@ -49,4 +49,6 @@ def share_constants(regions: Sequence[tuple[str, bytes]]) -> tuple[list[str], ND
                 end += gap + size
             data.set("offset", str(places[key]))
         texts.append(ElementTree.tostring(root, encoding="unicode"))
-    return texts, np.frombuffer(b"".join(pieces), np.uint8)
+    # A constant without elements, such as the shape of a scalar, needs no byte; OpenVINO reads no
+    # model with constants where there are none at all.
+    return texts, np.frombuffer(b"".join(pieces) or bytes(_ALIGNMENT), np.uint8)

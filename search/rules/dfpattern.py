@@ -69,6 +69,12 @@ class DFPatternRule(PartitionRule):
         values = _Values.of(graph)
         roots = values.roots(root_operators(self.triple.pattern))
         candidates, rejections = [], []
+
+        def users(value: relax.Expr) -> list[relax.Expr]:
+            index = values.index_of.get(value)
+            readers = bits(graph.succs(index)) if index is not None else ()
+            return [graph.bindings[reader].value for reader in readers]
+
         for root in roots:
             graph.step()
             binding = graph.bindings[root]
@@ -83,7 +89,7 @@ class DFPatternRule(PartitionRule):
                 name: matched[p] for name, p in self.triple.annotations.items() if p in matched
             }
             with self.target.scope:
-                verdict = self.triple.predicate(Match(binding.value, annotated))
+                verdict = self.triple.predicate(Match(binding.value, annotated, users))
             reason = verdict.reason if not verdict else self._obstacle(graph, root, nodes)
             if verdict and not reason:
                 candidates.append(Candidate(nodes, self.target, rule=self.triple.name))

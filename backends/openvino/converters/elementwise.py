@@ -78,12 +78,6 @@ def _binary(w: RegionWriter, call: relax.Call) -> OvTensor:
     return getattr(w.op, BINARY[operator_name(call)])(a, b).output(0)
 
 
-@converts("floor_divide")
-def _floor_divide(w: RegionWriter, call: relax.Call) -> OvTensor:
-    a, b = (w.tensor(arg) for arg in call.args)
-    return w.op.floor(w.op.divide(a, b)).output(0)
-
-
 @converts("round")
 def _round(w: RegionWriter, call: relax.Call) -> OvTensor:
     return w.op.round(w.tensor(call.args[0]), "half_to_even").output(0)
