@@ -6,13 +6,37 @@ its place is -1, as it is in a row that is all the least whole number: the zeros
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import tvm_ffi
 from tvm import relax, te, tirx
 
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.common.legalization import Legalization, default_legalization
+
+
+@functools.cache
+def _known_to_schedules(name: str, combine: Callable[[Any, Any], Any], beginning: float) -> None:
+    """Tell TVM's schedules of such a reduction, once.
+
+    They take apart (``rfactor``) what is in their list alone, which has extremes from finite numbers
+    on: those from infinity on were computed one element after the other.
+    """
+
+    def combined(left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+        return [combine(left[0], right[0])]
+
+    def first(values: Sequence[Any]) -> list[Any]:
+        return [tirx.const(beginning, str(values[0].ty))]
+
+    # TVM's list is cleared after Python has ended: functions have another owner, or it crashes.
+    for part, function in (("combined", combined), ("first", first)):
+        tvm_ffi.register_global_func(f"collage.{name}.{part}", function, override=True)
+    tvm_ffi.get_global_func("s_tir.schedule.RegisterReducer")(
+        1, *(tvm_ffi.get_global_func(f"collage.{name}.{part}") for part in ("combined", "first"))
+    )
 
 
 def _legalize(name: str, combine: Callable[[Any, Any], Any], beginning: float) -> Legalization:
@@ -27,6 +51,7 @@ def _legalize(name: str, combine: Callable[[Any, Any], Any], beginning: float) -
         axes = {int(a) % rank for a in given} if given is not None else set(range(rank))
         if not axes:
             return default_legalization(builder, call)
+        _known_to_schedules(name, combine, beginning)
         reducer = te.comm_reducer(combine, lambda t: tirx.const(beginning, t), name=name)
         rest = [1 if i in axes else n for i, n in enumerate(shape) if kept or i not in axes]
 
