@@ -22,6 +22,7 @@ from collage.backends.tvm.common.blocks import (
     int64,
     loop_extent,
     other_blocks,
+    parallelize,
     parallelize_outer,
     vectorize,
 )
@@ -38,6 +39,7 @@ from collage.backends.tvm.cpu.schedules._tile import (
 )
 
 ANNOTATION = "collage.conv2d"
+_TILED_PANEL = "panel_of_tiles"
 _PANEL_BYTES = 768 * 1024
 """Wanted size of an input panel: with a block of weights it has to stay in a core's L2 cache."""
 _MOST_UNROLLED = 128
@@ -70,6 +72,15 @@ class ConvShape:
     def out_width(self) -> int:
         extent = (self.kernel[1] - 1) * self.dilation[1] + 1
         return (self.width + self.padding[1] + self.padding[3] - extent) // self.strides[1] + 1
+
+    @property
+    def is_pointwise(self) -> bool:
+        return self.kernel == (1, 1)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether outputs are where inputs are."""
+        return self.is_pointwise and self.strides == (1, 1) and not any(self.padding)
 
     @property
     def group_channels(self) -> int:
@@ -227,21 +238,9 @@ def compute(data: te.Tensor, packed: te.Tensor, shape: ConvShape, cut: ConvPlan)
         (N, O, OH, OW) float32.
     """
     (stride_h, stride_w), (dilation_h, dilation_w) = shape.strides, shape.dilation
-    top, left = shape.padding[:2]
     tile, pitch, rows = cut.tile, cut.pitch, cut.rows_per_panel
-    zero = tirx.const(0, data.dtype)
-
-    def panel(n: Any, p: Any, c: Any, phase_h: Any, phase_w: Any, r: Any) -> Any:
-        h = (p * rows + r // pitch) * stride_h + phase_h - top
-        w = (r % pitch) * stride_w + phase_w - left
-        inside = tirx.all(h >= 0, h < shape.height, w >= 0, w < shape.width)
-        return tirx.if_then_else(inside, data[n, c, h, w], zero)
-
-    panels = te.compute(
-        int64(shape.batch, cut.panels, shape.channels, *cut.phases, cut.panel_rows * pitch),
-        panel,
-        name="panel",
-    )
+    steps = cut.positions // tile.columns
+    panels = _tiled_panels(data, shape, cut) if shape.is_pointwise else _panels(data, shape, cut)
     ic, kh, kw = (
         te.reduce_axis((tirx.IntImm("int64", 0), extent), name)
         for name, extent in zip(
@@ -251,15 +250,18 @@ def compute(data: te.Tensor, packed: te.Tensor, shape: ConvShape, cut: ConvPlan)
 
     def product(n: Any, p: Any, block: Any, row: Any, t: Any, column: Any) -> Any:
         group = block // cut.blocks_per_group if shape.groups > 1 else 0
+        channel = group * shape.group_channels + ic
+        if shape.is_pointwise:
+            value = panels[n, p, t, channel, column]
+            return te.sum(value * packed[block, ic, kh, kw, row], axis=[ic, kh, kw])
         step_h, step_w = kh * dilation_h, kw * dilation_w
         phase_h = step_h % stride_h if cut.phases[0] > 1 else 0
         phase_w = step_w % stride_w if cut.phases[1] > 1 else 0
         at = t * tile.columns + column + (step_h // stride_h) * pitch + step_w // stride_w
-        value = panels[n, p, group * shape.group_channels + ic, phase_h, phase_w, at]
+        value = panels[n, p, channel, phase_h, phase_w, at]
         return te.sum(value * packed[block, ic, kh, kw, row], axis=[ic, kh, kw])
 
     blocks = cut.blocks_per_group * shape.groups
-    steps = cut.positions // tile.columns
     raw = te.compute(
         int64(shape.batch, cut.panels, blocks, tile.rows, steps, tile.columns),
         product,
@@ -277,6 +279,51 @@ def compute(data: te.Tensor, packed: te.Tensor, shape: ConvShape, cut: ConvPlan)
         view,
         name="conv_view",
     )
+
+
+def _panels(data: te.Tensor, shape: ConvShape, cut: ConvPlan) -> te.Tensor:
+    """Rows with their padding, one behind the other, of each phase."""
+    (stride_h, stride_w), (top, left) = shape.strides, shape.padding[:2]
+    pitch, rows = cut.pitch, cut.rows_per_panel
+
+    def panel(n: Any, p: Any, c: Any, phase_h: Any, phase_w: Any, r: Any) -> Any:
+        h = (p * rows + r // pitch) * stride_h + phase_h - top
+        w = (r % pitch) * stride_w + phase_w - left
+        return _padded(data, shape, (n, c, h, w))
+
+    return te.compute(
+        int64(shape.batch, cut.panels, shape.channels, *cut.phases, cut.panel_rows * pitch),
+        panel,
+        name="panel",
+    )
+
+
+def _tiled_panels(data: te.Tensor, shape: ConvShape, cut: ConvPlan) -> te.Tensor:
+    """Tile by tile: a kernel of one point reads no neighbours, and a tile's columns of all channels
+    are one piece of memory, which the processor fetches ahead, instead of pieces of two lines."""
+    (stride_h, stride_w), (top, left) = shape.strides, shape.padding[:2]
+    columns, pitch, rows = cut.tile.columns, cut.pitch, cut.rows_per_panel
+
+    def panel(n: Any, p: Any, t: Any, c: Any, column: Any) -> Any:
+        q = t * columns + column
+        if shape.is_plain:
+            at = p * (rows * pitch) + q
+            inside = at < shape.height * shape.width
+            value = data[n, c, at // shape.width, at % shape.width]
+            return tirx.if_then_else(inside, value, tirx.const(0, data.dtype))
+        h, w = (p * rows + q // pitch) * stride_h - top, (q % pitch) * stride_w - left
+        return _padded(data, shape, (n, c, h, w))
+
+    steps = cut.positions // columns
+    return te.compute(
+        int64(shape.batch, cut.panels, steps, shape.channels, columns), panel, name=_TILED_PANEL
+    )
+
+
+def _padded(data: te.Tensor, shape: ConvShape, at: tuple[Any, Any, Any, Any]) -> Any:
+    _, _, h, w = at
+    inside = tirx.all(h >= 0, h < shape.height, w >= 0, w < shape.width)
+    return tirx.if_then_else(inside, data[at], tirx.const(0, data.dtype))
 
 
 def _block_of(o: Any, cut: ConvPlan) -> tuple[Any, Any]:
@@ -321,7 +368,10 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     # Along the output rows, or across them where they touch.
     touching = pitch == loop_extent(sch, width)
     vectorize(sch, fuse_all(sch, [line, width]) if touching else width, tile.lanes)
-    _schedule_panel(sch, panel, pitch, machine)
+    if sch.get(panel).name_hint == _TILED_PANEL:
+        _schedule_tiled_panel(sch, panel, tile, machine)
+    else:
+        _schedule_panel(sch, panel, pitch, machine)
     sch.parallel(task)
 
     def unrolled(reduction: Sequence[Any]) -> list[Any]:
@@ -339,3 +389,12 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
 def _schedule_panel(sch: s_tir.Schedule, panel: Any, pitch: int, machine: Machine) -> None:
     sch.split(sch.get_loops(panel)[-1], [None, pitch])
     parallelize_outer(sch, panel, machine)
+
+
+def _schedule_tiled_panel(sch: s_tir.Schedule, panel: Any, tile: Tile, machine: Machine) -> None:
+    """A channel after the other, as they lie in memory; only the last tile asks where rows end."""
+    n, p, t, channel, column = sch.get_loops(panel)
+    work = math.prod(loop_extent(sch, loop) for loop in (n, p, t, channel, column))
+    sch.reorder(n, p, channel, t, column)
+    sch.annotate(t, "pragma_loop_partition_hint", 1)
+    parallelize(sch, sch.fuse(n, p, channel), machine, work)

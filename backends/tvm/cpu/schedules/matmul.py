@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 from tvm import s_tir, te, tirx
 
-from collage.backends.tvm.common.blocks import fuse_all, int64, other_blocks, parallelize_outer
+from collage.backends.tvm.common.blocks import (
+    axes_of,
+    fuse_all,
+    int64,
+    loop_extent,
+    other_blocks,
+    parallelize_outer,
+)
 from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.common.legalization import broadcast_index
 from collage.backends.tvm.common.machine import Machine
@@ -35,6 +42,10 @@ MOST_ROWS = 48
 """A multiple of every tile's number of rows."""
 _L1_SET_BYTES = 4096
 """Rows this far apart share a set of the L1 cache, which has fewer ways than a tile has rows."""
+
+_TASKS_PER_THREAD = 4
+_RIGHT_BYTES = 256 * 1024
+"""Of a right operand that is read anew for each few rows: it stays in the L2 cache."""
 
 Access = Callable[..., Any]
 
@@ -251,12 +262,25 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     *lead, n = sch.get_loops(last)
     batch, rows = lead[:batch_axes], fuse_all(sch, lead[batch_axes:])
     block_m, row = sch.split(rows, [blocks_m, tile.rows])
-    block_n, vector, lane = sch.split(n, [blocks_n, tile.vectors, tile.lanes])
-    sch.reorder(*batch, block_n, block_m, row, vector, lane)
-    task = sch.fuse(*batch, block_n, block_m)
+    columns = loop_extent(sch, n)
+    tasks = blocks_m * math.prod(loop_extent(sch, loop) for loop in batch)
+    k = sum(axis.extent for axis in axes_of(sch, products[0]) or [] if axis.reduce)
+    whole_rows = (
+        columns % tile.columns > 0
+        and tasks >= _TASKS_PER_THREAD * machine.num_threads
+        and 4 * k * columns <= _RIGHT_BYTES
+    )
+    if whole_rows:
+        block_n, lane = sch.split(n, [None, tile.lanes])
+        sch.reorder(*batch, block_m, row, block_n, lane)
+        task = fuse_all(sch, [*batch, block_m])
+    else:
+        block_n, vector, lane = sch.split(n, [blocks_n, tile.vectors, tile.lanes])
+        sch.reorder(*batch, block_n, block_m, row, vector, lane)
+        task = sch.fuse(*batch, block_n, block_m)
     sch.compute_at(product, task, preserve_unit_loops=True)
     sch.vectorize(lane)
-    sch.annotate(vector, "pragma_loop_partition_hint", 1)
+    sch.annotate(block_n if whole_rows else vector, "pragma_loop_partition_hint", 1)
     sch.parallel(task)
     for panel in panels:
         parallelize_outer(sch, panel, machine)
