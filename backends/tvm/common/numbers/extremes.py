@@ -21,8 +21,8 @@ from collage.backends.tvm.common.legalization import Legalization, default_legal
 def _known_to_schedules(name: str, combine: Callable[[Any, Any], Any], beginning: float) -> None:
     """Tell TVM's schedules of such a reduction, once.
 
-    They take apart (``rfactor``) what is in their list alone, which has extremes from finite numbers
-    on: those from infinity on were computed one element after the other.
+    They take apart (``rfactor``) what is in their list alone, which has extremes that begin at a
+    finite number: those that begin at infinity were computed one element after the other.
     """
 
     def combined(left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
