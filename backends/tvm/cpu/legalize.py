@@ -24,7 +24,7 @@ from collage.backends.tvm.common.numbers.in_float32 import legalize_in_float32
 from collage.backends.tvm.cpu.comparisons import COMPARISONS
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
 from collage.backends.tvm.cpu.recurrent import legalize_recurrent
-from collage.backends.tvm.cpu.schedules import Machine, conv2d, depthwise, matmul
+from collage.backends.tvm.cpu.schedules import Machine, conv2d, conv_plan, depthwise, matmul
 from collage.backends.tvm.cpu.transposed import transposed_convolutions
 
 
@@ -73,7 +73,7 @@ def _legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Mac
             primfunc_name_hint="depthwise_conv2d",
             primfunc_attrs=OUT_FUSABLE,
         )
-    cut = conv2d.plan(shape, machine)
+    cut = conv_plan.plan(shape, machine)
     packed = relax.const(conv2d.pack_weights(weights.value.numpy(), shape, cut.tile))
     return builder.call_te(
         lambda x, w: conv2d.compute(x, w, shape, cut),
@@ -131,7 +131,7 @@ def _legalize_matmul(builder: relax.BlockBuilder, call: relax.Call, machine: Mac
     )
 
 
-def _conv_shape(call: relax.Call) -> conv2d.ConvShape | None:
+def _conv_shape(call: relax.Call) -> conv_plan.ConvShape | None:
     """The figures of a convolution that the packed kernel takes, else None."""
     data, weights = call.args
     attrs = call.attrs
@@ -150,7 +150,7 @@ def _conv_shape(call: relax.Call) -> conv2d.ConvShape | None:
     strides = [int(v) for v in attrs.strides]
     dilation = [int(v) for v in attrs.dilation]
     batch, channels, height, width = dims
-    return conv2d.ConvShape(
+    return conv_plan.ConvShape(
         batch=batch,
         channels=channels,
         height=height,

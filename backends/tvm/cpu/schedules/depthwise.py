@@ -21,7 +21,7 @@ from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules import generic
 from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilogue
-from collage.backends.tvm.cpu.schedules.conv2d import ConvShape
+from collage.backends.tvm.cpu.schedules.conv_plan import ConvShape
 
 _ANNOTATION = "collage.depthwise"
 _MAX_TAPS = 49
