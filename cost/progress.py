@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Crew:
+class Workforce:
     """Who is at work on what is measured.
 
     Attributes
@@ -40,7 +40,7 @@ class ProgressEvent:
         Steps finished and wanted in this stage so far.
     message : str
         One line, for example the workload just measured and its time.
-    crew : Crew or None
+    workforce : Workforce or None
         Who is at work, where that is known.
     """
 
@@ -48,7 +48,7 @@ class ProgressEvent:
     done: int
     total: int
     message: str = ""
-    crew: Crew | None = None
+    workforce: Workforce | None = None
 
 
 ProgressCallback = Callable[[ProgressEvent], None]

@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 import tvm
 from tvm import relax
 
-from collage.backends.contract import BackendTarget, BuildContext, HoldsMemory
+from collage.backends.contract import BackendTarget, BuildContext, ExternalBackend, HoldsMemory
 from collage.backends.contract.relax_codegen import target_of
 from collage.backends.devices import common_device
 from collage.backends.relax.modules.courses import COURSE_ATTR
@@ -91,7 +91,8 @@ def memory_of(
             if isinstance(holder := target.implementation, HoldsMemory):
                 holders[target] = holder
                 packed += holder.weight_copies(function, target) * sum(constants.values())
-            if getattr(target.implementation, "constants_as_arguments", False):
+            backend = target.implementation
+            if isinstance(backend, ExternalBackend) and backend.constants_as_arguments:
                 handed.update(constants)
         else:
             handed.update(constants)

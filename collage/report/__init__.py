@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from collage._on_demand import on_demand
 from collage.report.data import EndToEnd, Report, SearchStats
-from collage.report.explain import NodeExplanation, Way, WhyNot, explain
+from collage.report.explain import AlternativeCover, NodeExplanation, WhyNot, explain
 from collage.report.graph_rows import (
     Alternative,
     NodeInfo,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Alternative",
+    "AlternativeCover",
     "BuilderUse",
     "EndToEnd",
     "MemoryUse",
@@ -47,7 +48,6 @@ __all__ = [
     "RejectionInfo",
     "Report",
     "SearchStats",
-    "Way",
     "WhyNot",
     "WorkerUse",
     "assemble_report",

@@ -26,7 +26,7 @@ NOT_NEEDED = "not measured: the search ended without needing it"
 
 
 @dataclass(frozen=True)
-class Way:
+class AlternativeCover:
     """The cheapest way found to run an operator on a backend that was not chosen for it.
 
     Attributes
@@ -44,7 +44,7 @@ class Way:
 
     Examples
     --------
-    >>> way = Way("onednn", 1, 1.2e-3, 1e-5, 1e-3, 1e-5, backends=("onednn",))
+    >>> way = AlternativeCover("onednn", 1, 1.2e-3, 1e-5, 1e-3, 1e-5, backends=("onednn",))
     >>> way.verdict(), way.within_noise
     ('20.0% slower', False)
     """
@@ -95,7 +95,7 @@ class WhyNot:
 
     backend: str
     reason: str
-    way: Way | None = None
+    way: AlternativeCover | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class NodeExplanation:
 
     node: int
     partition: PartitionInfo
-    runner_up: Way | None
+    runner_up: AlternativeCover | None
     others: tuple[WhyNot, ...]
 
 
@@ -149,7 +149,7 @@ class Explainer:
         self._inline = mask_of(n for p in report.partitions if p.inline for n in p.nodes)
         self._masks = {p.id: mask_of(p.nodes) for p in self._outside}
         self._partition_of = {n: p for p in self._outside for n in p.nodes}
-        self._known_ways: dict[Piece, Way | None] = {}
+        self._known_ways: dict[Piece, AlternativeCover | None] = {}
         self._pieces = [piece for a in report.alternatives if (piece := self._piece(a))]
         self._finder = CoverFinder(self._pieces)
         self._backends = report.backend_labels()
@@ -181,8 +181,8 @@ class Explainer:
             return None
         return Piece(nodes, alternative.backend, alternative.median_sec, alternative.spread_sec)
 
-    def _cheapest_ways(self) -> dict[tuple[int, str], Way]:
-        best: dict[tuple[int, str], Way] = {}
+    def _cheapest_ways(self) -> dict[tuple[int, str], AlternativeCover]:
+        best: dict[tuple[int, str], AlternativeCover] = {}
         for piece in self._pieces:
             way = self._way(piece)
             if way is None:
@@ -195,13 +195,13 @@ class Explainer:
                     best[node, piece.backend] = way
         return best
 
-    def _way(self, piece: Piece) -> Way | None:
+    def _way(self, piece: Piece) -> AlternativeCover | None:
         """``piece`` and the cheapest rest, against the chosen partitions that ``piece`` touches."""
         if piece not in self._known_ways:
             self._known_ways[piece] = self._compare(piece)
         return self._known_ways[piece]
 
-    def _compare(self, piece: Piece) -> Way | None:
+    def _compare(self, piece: Piece) -> AlternativeCover | None:
         touched = [p for p in self._outside if self._masks[p.id] & piece.nodes]
         medians = [p.median_sec for p in touched if p.median_sec is not None]
         if len(medians) < len(touched):
@@ -214,7 +214,7 @@ class Explainer:
         cover = self._finder.cheapest_with(piece, region)
         if cover is None:
             return None
-        return Way(
+        return AlternativeCover(
             backend=piece.backend,
             region_size=region.bit_count(),
             median_sec=cover.median_sec,
@@ -290,5 +290,5 @@ def refusals(
     return tuple(reasons) or ("no pattern matches",)
 
 
-def _extra_sec(way: Way) -> float:
+def _extra_sec(way: AlternativeCover) -> float:
     return way.median_sec - way.chosen_median_sec

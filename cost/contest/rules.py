@@ -70,7 +70,7 @@ class FixedRounds(ContestRule):
 
 
 @dataclass(frozen=True)
-class Hopeless:
+class EarlyExit:
     """Who leaves early.
 
     Attributes
@@ -107,7 +107,7 @@ class PairedRounds(ContestRule):
         After so much time, for each that takes part, the fewest rounds that can decide are all.
     fewest : int
         Those rounds.
-    hopeless : tuple of Hopeless
+    early_exits : tuple of EarlyExit
         Any of them makes one leave.
 
     Examples
@@ -124,7 +124,7 @@ class PairedRounds(ContestRule):
     tolerance: Tolerance = field(default_factory=Tolerance)
     patience_sec: float = 1.5
     fewest: int = 8
-    hopeless: tuple[Hopeless, ...] = (Hopeless(3, 2.0, 0.75), Hopeless(5, 1.3, 0.9))
+    early_exits: tuple[EarlyExit, ...] = (EarlyExit(3, 2.0, 0.75), EarlyExit(5, 1.3, 0.9))
 
     def playing(self, table: Table, active: Sequence[int], spent_sec: float) -> list[int]:
         """Who is neither slower nor hopeless; see :class:`ContestRule`.
@@ -156,7 +156,7 @@ class PairedRounds(ContestRule):
     def _is_hopeless(self, ratios: Sequence[float]) -> bool:
         return any(
             len(ratios) >= kind.rounds and median_interval(ratios, kind.confidence).low > kind.ratio
-            for kind in self.hopeless
+            for kind in self.early_exits
         )
 
 

@@ -9,7 +9,7 @@ from collage.cost.base import CostStatus
 from collage.cost.database.record import Record, RecordKey
 from collage.cost.measure.replay import RecordLookup
 from collage.cost.measure.runner import RunResult
-from collage.cost.progress import Crew, ProgressCallback, ProgressEvent
+from collage.cost.progress import ProgressCallback, ProgressEvent, Workforce
 
 
 class Recorder:
@@ -21,7 +21,7 @@ class Recorder:
         Where records go.
     progress : callable
         Informed of each workload measured.
-    crew : callable, optional
+    workforce : callable, optional
         Says who is at work.
 
     Attributes
@@ -45,12 +45,12 @@ class Recorder:
         self,
         lookup: RecordLookup,
         progress: ProgressCallback,
-        crew: Callable[[], Crew] | None = None,
+        workforce: Callable[[], Workforce] | None = None,
     ) -> None:
         self.wanted = 0
         self._lookup = lookup
         self._progress = progress
-        self._crew = crew
+        self._workforce = workforce
         self._done = 0
 
     def keep(
@@ -137,8 +137,8 @@ class Recorder:
         message : str
             One line.
         """
-        crew = self._crew() if self._crew is not None else None
-        self._progress(ProgressEvent(stage, self._done, self.wanted, message, crew))
+        workforce = self._workforce() if self._workforce is not None else None
+        self._progress(ProgressEvent(stage, self._done, self.wanted, message, workforce))
 
 
 def _text(result: RunResult) -> str:

@@ -92,7 +92,7 @@ class Measurer:
         self._given_up_at = math.inf
         given_up = Deadline(lambda: self._given_up_at)
         self._watch = Watch(stats.places, self._took)
-        self.recorder = Recorder(lookup, progress, self._watch.crew)
+        self.recorder = Recorder(lookup, progress, self._watch.workforce)
         self._work = replace(work, deadline=work.deadline.or_earlier(given_up), say=self._say)
         self._workers = engine.open(self._work)
         self._lookup = lookup

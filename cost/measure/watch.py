@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from collage.cost.progress import Crew
+from collage.cost.progress import Workforce
 
 WHOLE_MODELS, CHECKS = "whole models", "checks"
 """What a place is said to do when it times those, or looks for what makes one wrong; else it is a
@@ -74,11 +74,11 @@ class Watch:
     >>> watch = Watch(uses, lambda seconds: None)
     >>> watch.begin_building(2)
     >>> watch.built(is_valid=True)
-    >>> watch.crew()
-    Crew(workers=2, busy=0, queued=1, building=1)
+    >>> watch.workforce()
+    Workforce(workers=2, busy=0, queued=1, building=1)
     >>> with watch.timing("cuda:1", "cutlass", queued=True):
-    ...     watch.crew()
-    Crew(workers=2, busy=1, queued=0, building=1)
+    ...     watch.workforce()
+    Workforce(workers=2, busy=1, queued=0, building=1)
     >>> uses["cuda:1"].tasks
     Counter({'cutlass': 1})
     """
@@ -184,9 +184,9 @@ class Watch:
                 use.tasks[what] += done
                 self._queued += queued and not done
 
-    def crew(self) -> Crew:
+    def workforce(self) -> Workforce:
         """Who is at work now."""
         with self._lock:
             left = [name for name, use in self._uses.items() if not use.left_out]
             busy = {busy.place for busy in self._busy.values()}
-            return Crew(len(left), len(busy), max(0, self._queued), max(0, self._building))
+            return Workforce(len(left), len(busy), max(0, self._queued), max(0, self._building))

@@ -126,9 +126,9 @@ class Check(Request, frozen=True, tag="check"):
     name: str
 
 
-class TakeApart(Request, frozen=True, tag="take_apart"):
+class TimeCalls(Request, frozen=True, tag="time_calls"):
     """Time each call inside what was loaded, which is of no other use afterwards; answered by
-    :class:`TakenApart`."""
+    :class:`TimedCalls`."""
 
     name: str
 
@@ -179,7 +179,7 @@ AnyRequest = (
     | Load
     | Time
     | Check
-    | TakeApart
+    | TimeCalls
     | Connect
 )
 
@@ -253,7 +253,7 @@ class Timed(Answer, frozen=True, tag="timed", kw_only=True):
     clocks: Clocks | None
 
 
-class TakenApart(Answer, frozen=True, tag="taken_apart", kw_only=True):
+class TimedCalls(Answer, frozen=True, tag="timed_calls", kw_only=True):
     """Each call inside a model, in their order; none where they cannot be seen."""
 
     calls: tuple[CallTime, ...]

@@ -20,8 +20,8 @@ from collage.cost.processes.messages import (
     Measure,
     Prepare,
     Run,
-    TakeApart,
     Time,
+    TimeCalls,
     Tune,
     Unreadable,
 )
@@ -108,7 +108,7 @@ class Tasks:
                 return self._runs.time(request)
             case Check():
                 return self._runs.check(request)
-            case TakeApart():
+            case TimeCalls():
                 return self._runs.take_apart(request)
             case Connect():
                 return self._runs.connect(request)

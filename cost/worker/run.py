@@ -30,10 +30,10 @@ from collage.cost.processes.messages import (
     Measured,
     Prepare,
     Run,
-    TakeApart,
-    TakenApart,
     Time,
+    TimeCalls,
     Timed,
+    TimedCalls,
 )
 from collage.cost.reference import Distance, Noise, Sample, distance
 from collage.cost.worker.session import Session
@@ -136,13 +136,13 @@ class RunService:
 
         return self._guarded(work, request.name)
 
-    def take_apart(self, request: TakeApart) -> TakenApart:
+    def take_apart(self, request: TimeCalls) -> TimedCalls:
         """Time each call inside a whole model that was loaded."""
         loaded = self._current(request.name)
 
-        def work() -> TakenApart:
+        def work() -> TimedCalls:
             loaded.resume()
-            return TakenApart(calls=loaded.session.take_apart(loaded.machine))
+            return TimedCalls(calls=loaded.session.take_apart(loaded.machine))
 
         return self._guarded(work, request.name)
 

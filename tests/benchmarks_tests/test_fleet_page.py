@@ -12,7 +12,7 @@ import pytest
 from benchmarks.fleet import two_gpus
 from benchmarks.fleet.__main__ import page
 from benchmarks.fleet.simulated_search import Taken
-from collage.cost.progress import Crew, ProgressEvent
+from collage.cost.progress import ProgressEvent, Workforce
 
 
 def test_efficiency_is_what_many_workers_gain() -> None:
@@ -34,12 +34,12 @@ def test_a_search_that_is_cut_off_has_left_how_far_it_came(tmp_path: Path) -> No
     for gpus in (1, 2):
         written = Written(path, gpus, "none")
         written(ProgressEvent("import", 1, 1, "a model"))
-        written(ProgressEvent("measure", gpus, 9, "relu on tvm", Crew(2, 1, 0, 1)))
+        written(ProgressEvent("measure", gpus, 9, "relu on tvm", Workforce(2, 1, 0, 1)))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["gpus"], line["stage"], line["done"]) for line in lines] == [
         *((1, "import", 1), (1, "measure", 1), (2, "import", 1), (2, "measure", 2))
     ]
-    assert lines[-1]["crew"]["busy"] == 1 and 0.0 <= lines[-1]["at_sec"] < 60.0
+    assert lines[-1]["workforce"]["busy"] == 1 and 0.0 <= lines[-1]["at_sec"] < 60.0
 
 
 def test_gpus_stand_side_by_side() -> None:

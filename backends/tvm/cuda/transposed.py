@@ -89,7 +89,7 @@ def _along(attrs: Any) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
 
 
 @dataclass(frozen=True)
-class _Meet:
+class _TapMatch:
     """Where a place of the result meets data: the tap, the data's place, and when it does."""
 
     tap: Any
@@ -118,7 +118,7 @@ class _Axis:
         """How many taps a place of the result goes through."""
         return -(-self.kernel // self.stride) if self.phased else self.kernel
 
-    def meet(self, index: Any, r: Any) -> _Meet:
+    def meet(self, index: Any, r: Any) -> _TapMatch:
         """What place ``index`` of the result and the ``r``-th of its taps have to do."""
         full = index + self.before
         if self.phased:
@@ -128,4 +128,4 @@ class _Axis:
             tap, offset = r, full - r * self.dilation
             place = tirx.floordiv(offset, self.stride)
             inside = [tirx.floormod(offset, self.stride) == 0] if self.stride > 1 else []
-        return _Meet(tap, place, [*inside, place >= 0, place < self.extent])
+        return _TapMatch(tap, place, [*inside, place >= 0, place < self.extent])

@@ -18,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from collage.cost.progress import Crew, ProgressEvent
+from collage.cost.progress import ProgressEvent, Workforce
 
 PLAIN_INTERVAL_SEC = 10.0
 """Least time between two plain lines of one stage."""
@@ -28,13 +28,13 @@ END_INTERVAL_SEC = 1.0
 """The same for a line that tells of a stage's end."""
 
 
-def _crew_text(crew: Crew, finished: int, elapsed_sec: float) -> str:
+def _workforce_text(workforce: Workforce, finished: int, elapsed_sec: float) -> str:
     """Who is at work, what waits, and how fast it goes."""
-    parts = [f"{crew.busy} of {crew.workers} workers busy"]
-    if crew.building:
-        parts.append(f"{crew.building} to build")
-    if crew.queued:
-        parts.append(f"{crew.queued} to time")
+    parts = [f"{workforce.busy} of {workforce.workers} workers busy"]
+    if workforce.building:
+        parts.append(f"{workforce.building} to build")
+    if workforce.queued:
+        parts.append(f"{workforce.queued} to time")
     if finished > 0 and elapsed_sec > 0:
         parts.append(f"{finished / elapsed_sec:.1f}/s")
     return ", ".join(parts)
@@ -51,7 +51,7 @@ class LiveProgress:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[crew]}", markup=False),
+            TextColumn("{task.fields[workforce]}", markup=False),
             TextColumn("{task.description}", markup=False),
             console=console,
         )
@@ -65,7 +65,7 @@ class LiveProgress:
                 done = max(earlier.completed, 1)
                 self._progress.update(earlier.id, total=done, completed=done)
             self._tasks[event.stage] = self._progress.add_task(
-                "", stage=event.stage, crew="", total=event.total or None
+                "", stage=event.stage, workforce="", total=event.total or None
             )
             self._began[event.stage] = (time.monotonic(), event.done)
         began_sec, first = self._began[event.stage]
@@ -75,7 +75,9 @@ class LiveProgress:
             completed=event.done,
             total=event.total or None,
             description=event.message[:60],
-            crew=_crew_text(event.crew, event.done - first, elapsed_sec) if event.crew else "",
+            workforce=_workforce_text(event.workforce, event.done - first, elapsed_sec)
+            if event.workforce
+            else "",
         )
 
     def __enter__(self) -> Self:
@@ -127,8 +129,8 @@ class PlainProgress:
         began_sec, first_done = self._began[event.stage]
         finished, left = event.done - first_done, event.total - event.done
         parts = []
-        if event.crew is not None:
-            parts.append(_crew_text(event.crew, finished, now - began_sec))
+        if event.workforce is not None:
+            parts.append(_workforce_text(event.workforce, finished, now - began_sec))
         if finished > 0 and left > 0:
             parts.append(f"about {(now - began_sec) / finished * left:.0f} s left")
         return f" ({', '.join(parts)})" if parts else ""

@@ -20,7 +20,7 @@ from collage.end_to_end import EndToEndComparison, MeasuredComparison
 from collage.pipeline.costing._base import Costing
 from collage.pipeline.costing.found_device import measured_device, replayed_device
 from collage.pipeline.imported import Imported
-from collage.pipeline.inputs.later import Later
+from collage.pipeline.inputs.background_sequence import BackgroundSequence
 from collage.pipeline.inputs.samples import Inputs, Samples, digest, given_arrays, samples_of
 from collage.pipeline.limits import Budget
 from collage.pipeline.precision.targets import computes_in_bytes
@@ -157,7 +157,7 @@ class MeasuredCosting(Costing):
             self._session.targets,
             self._session.context,
             model=self._model,
-            samples=Later(samples),
+            samples=BackgroundSequence(samples),
             data=" ".join(said),
             metric="" if metric is None else metric.name,
             compiling=self._budget.compiling,

@@ -4,8 +4,8 @@
 ``working_range`` that a network's batch norms tell. ``later`` has that done in the background.
 """
 
+from collage.pipeline.inputs.background_sequence import BackgroundSequence
 from collage.pipeline.inputs.drawing import draw_inputs
-from collage.pipeline.inputs.later import Later
 from collage.pipeline.inputs.samples import (
     Inputs,
     Samples,
@@ -18,8 +18,8 @@ from collage.pipeline.inputs.samples import (
 from collage.pipeline.inputs.working_range import Range, working_ranges
 
 __all__ = [
+    "BackgroundSequence",
     "Inputs",
-    "Later",
     "Range",
     "Samples",
     "as_array",

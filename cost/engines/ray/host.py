@@ -30,14 +30,14 @@ from collage.cost.engines.ray.messages import (
     AnyOrder,
     AnyReply,
     BuildOrder,
+    Heartbeat,
     HostSettings,
     OthersOrder,
     OthersReply,
     Probe,
-    Pulse,
     RunReply,
     TimeIsUp,
-    Trouble,
+    WorkerFailure,
 )
 from collage.cost.engines.ray.timing import Timing
 from collage.cost.engines.ray.under_way import Files, OrderUnderWay
@@ -111,7 +111,7 @@ class Host:
         Parameters
         ----------
         number : int
-            Of the order; :meth:`pulse` names it so while it is under way.
+            Of the order; :meth:`heartbeat` names it so while it is under way.
         order : bytes
             An order of :mod:`~collage.cost.engines.ray.messages`.
         *files : bytes
@@ -148,7 +148,7 @@ class Host:
         except OutOfTimeError:
             return TimeIsUp(), []
         except (CollageError, OSError) as err:
-            return Trouble(f"{type(err).__name__}: {err}"), []
+            return WorkerFailure(f"{type(err).__name__}: {err}"), []
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -179,12 +179,12 @@ class Host:
             return f"{type(err).__name__}: {err}"
         return ""
 
-    def pulse(self) -> bytes:
-        """A :class:`Pulse`."""
+    def heartbeat(self) -> bytes:
+        """A :class:`Heartbeat`."""
         with self._lock:
             working = {str(number): order.seconds for number, order in self._orders.items()}
             progress, self._progress = self._progress, []
-        return encode(Pulse(working, tuple(progress)))
+        return encode(Heartbeat(working, tuple(progress)))
 
     def stop(self) -> None:
         """Give up what is under way, and what waits for its turn."""

@@ -13,8 +13,8 @@ from collage.backends.contract.errors import ProtocolError
 from collage.cost.deadline import Deadline
 from collage.cost.engines.ray.cluster import Cluster, Node
 from collage.cost.engines.ray.messages import (
+    Heartbeat,
     HostSettings,
-    Pulse,
 )
 from collage.cost.measure.runner import PlaceLostError
 from collage.cost.processes.protocol import decode, encode
@@ -81,7 +81,7 @@ class HostLife:
         self._actor: Any = None
         self._hello: Any = None
         self._ready = False
-        self._pulse: Any = None
+        self._heartbeat: Any = None
         self._asked_at = 0.0
 
     def start(self) -> None:
@@ -144,29 +144,29 @@ class HostLife:
             if not self._ready:
                 return
             now = time.monotonic()
-            if self._pulse is None:
+            if self._heartbeat is None:
                 if now - self._asked_at >= _PULSE_SEC:
                     with self._guarded():
-                        self._pulse, self._asked_at = self._actor.pulse.remote(), now
+                        self._heartbeat, self._asked_at = self._actor.heartbeat.remote(), now
                 return
-            if not self._done([self._pulse], 0.0):
+            if not self._done([self._heartbeat], 0.0):
                 if now - self._asked_at > self._patience_sec:
                     raise self.lose(f"it gave no sign of life for {self._patience_sec:g} s")
                 return
-            answer, self._pulse, self._asked_at = self._get(self._pulse), None, now
-        pulse = self._read_pulse(answer)
-        for event in pulse.progress:
+            answer, self._heartbeat, self._asked_at = self._get(self._heartbeat), None, now
+        heartbeat = self._read_heartbeat(answer)
+        for event in heartbeat.progress:
             progress(event)
-        for number, seconds in pulse.working.items():
+        for number, seconds in heartbeat.working.items():
             if seconds > self._limits.get(number, float("inf")):
                 raise self.lose(f"it has been at one candidate for {seconds:.0f} s")
 
-    def _read_pulse(self, answer: bytes) -> Pulse:
+    def _read_heartbeat(self, answer: bytes) -> Heartbeat:
         try:
-            pulse: Pulse = decode(answer, Pulse)
+            heartbeat: Heartbeat = decode(answer, Heartbeat)
         except ProtocolError as err:
             raise self.lose(f"its sign of life cannot be read: {err}") from err
-        return pulse
+        return heartbeat
 
     def lose(self, reason: str) -> PlaceLostError:
         """Give the host up for good.
@@ -195,7 +195,7 @@ class HostLife:
         if self._actor is not None:
             with contextlib.suppress(*self._cluster.errors):
                 self._cluster.ray.kill(self._actor)
-        self._actor = self._hello = self._pulse = None
+        self._actor = self._hello = self._heartbeat = None
         self._ready = False
 
     def _done(self, references: list[Any], wait_sec: float) -> bool:

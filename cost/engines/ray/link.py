@@ -15,7 +15,7 @@ from collage.cost.engines.ray.messages import (
     AnyReply,
     Order,
     TimeIsUp,
-    Trouble,
+    WorkerFailure,
 )
 from collage.cost.measure.runner import PlaceAwayError, PlaceLostError
 from collage.cost.processes.protocol import decode, encode
@@ -94,7 +94,7 @@ class Link(HostLife):
             raise self.lose(f"its reply cannot be read: {err}") from err
         if isinstance(reply, TimeIsUp):
             raise OutOfTimeError("the time is spent")
-        if isinstance(reply, Trouble):
+        if isinstance(reply, WorkerFailure):
             raise self.lose(reply.reason)
         self.served = True
         return reply, files

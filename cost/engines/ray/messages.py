@@ -194,16 +194,16 @@ class TimeIsUp(Reply, frozen=True, tag="time_is_up"):
     """It was given up because the head said so."""
 
 
-class Trouble(Reply, frozen=True, tag="trouble"):
+class WorkerFailure(Reply, frozen=True, tag="worker_failure"):
     """It could not be done here, which says nothing of a candidate."""
 
     reason: str
 
 
-AnyReply = BuildReply | RunReply | OthersReply | TimeIsUp | Trouble
+AnyReply = BuildReply | RunReply | OthersReply | TimeIsUp | WorkerFailure
 
 
-class Pulse(Message, frozen=True):
+class Heartbeat(Message, frozen=True):
     """A sign of life.
 
     Attributes

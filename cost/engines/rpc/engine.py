@@ -13,10 +13,10 @@ from collage.backends.contract.errors import MeasurementError, WorkersError
 from collage.cost.config import MeasureConfig
 from collage.cost.device import DevicePolicy
 from collage.cost.engines.named import WorkersUrl
-from collage.cost.engines.rpc.away import Away
 from collage.cost.engines.rpc.guard import guard_library
 from collage.cost.engines.rpc.model_timer import RpcModelTimer
 from collage.cost.engines.rpc.runner import RpcRunner
+from collage.cost.engines.rpc.server_wait import ServerWait
 from collage.cost.engines.rpc.sessions import PlaceUnfitError, RpcOptions, RpcSession, Sessions
 from collage.cost.engines.rpc.tracker import Summary, Tracker
 from collage.cost.measure.builder import Builder
@@ -109,11 +109,11 @@ class RpcEngine(Engine):
             When no key was named, none could be had for as long as the options say, or one that
             can be had is of no use.
         """
-        away, refused = Away(sessions), Counter[object]()
+        waiting, refused = ServerWait(sessions), Counter[object]()
         while True:
             try:
                 summary = self._servers()
-                found = away.take()
+                found = waiting.take()
             except MeasurementError as err:
                 refused[err.value] += 1
                 if not self._options.key:
@@ -124,9 +124,9 @@ class RpcEngine(Engine):
                         f"at {self._tracker.address} can be used: {err}",
                         value=self._options.key,
                     ) from err
-                away.wait(str(err))
+                waiting.wait(str(err))
             else:
-                away.is_over()
+                waiting.is_over()
                 return found, len(summary.servers)
 
     def inspect(self, policy: DevicePolicy) -> list[WorkerInfo]:
@@ -222,14 +222,14 @@ class _RpcWorkers(Workers):
         OutOfTimeError
             When the deadline comes first.
         """
-        away = Away(self._sessions)
+        waiting = ServerWait(self._sessions)
         while True:
             reason = self._take_back()
             left = [name for name in self._names if not self._runners[name].is_lost]
             if left:
-                away.is_over()
+                waiting.is_over()
                 return tuple(Place(name, self._runners[name], self._holds[name]) for name in left)
-            away.wait(reason)
+            waiting.wait(reason)
 
     def _take_back(self) -> str:
         """Replace lost runners where servers are free; why there are none, where there are not."""

@@ -20,8 +20,8 @@ from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.contest import Load, Played, play
 from collage.cost.deadline import NEVER, Deadline
-from collage.cost.engines.rpc.away import Away
 from collage.cost.engines.rpc.runner import transfer_sec
+from collage.cost.engines.rpc.server_wait import ServerWait
 from collage.cost.engines.rpc.sessions import RpcSession, Sessions
 from collage.cost.measure.replay import NO_TIME
 from collage.cost.measure.runner import PlaceAwayError, PlaceLostError, RunJob, RunResult
@@ -91,15 +91,15 @@ class RpcModelTimer(ModelTimer):
         sessions: Sessions,
     ) -> list[RunResult]:
         losses: list[str] = []
-        away = Away(sessions)
+        waiting = ServerWait(sessions)
         while len(losses) < _MOST_LOSSES:
             try:
-                session = away.take()
+                session = waiting.take()
             except PlaceAwayError as err:
                 # A tracker or a server that is started again is there soon.
-                away.wait(str(err))
+                waiting.wait(str(err))
                 continue
-            away.is_over()
+            waiting.is_over()
             one = _Contest(contestants, session, sessions, self._progress)
             try:
                 played = one.play(question, libraries, samples)

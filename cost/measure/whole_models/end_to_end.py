@@ -48,10 +48,10 @@ from collage.cost.processes.messages import (
     Checked,
     Failure,
     Request,
-    TakeApart,
-    TakenApart,
     Time,
+    TimeCalls,
     Timed,
+    TimedCalls,
 )
 from collage.cost.processes.messages import Load as LoadModel
 from collage.cost.processes.worker_process import WorkerProcess
@@ -195,9 +195,9 @@ class EndToEndTimer(ModelTimer):
             return
         with suppress(WorkerFailure, OutOfTimeError):
             contestant.worker.resume()
-            contestant.worker.send(TakeApart(""), MODEL_TIMEOUT_SEC)
-            answer = contestant.worker.receive(TakenApart)
-            if isinstance(answer, TakenApart):
+            contestant.worker.send(TimeCalls(""), MODEL_TIMEOUT_SEC)
+            answer = contestant.worker.receive(TimedCalls)
+            if isinstance(answer, TimedCalls):
                 contestant.calls = answer.calls
 
     def _ask(self, contestant: _Contestant, request: Request, kind: type[A]) -> A | None:

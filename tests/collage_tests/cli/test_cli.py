@@ -21,7 +21,7 @@ from collage.cli._run import read_inputs
 from collage.cli.terminal.errors import Interrupted, run
 from collage.cli.terminal.options import check_log, parse_shapes
 from collage.cli.terminal.progress import LiveProgress, PlainProgress
-from collage.cost.progress import Crew, ProgressEvent
+from collage.cost.progress import ProgressEvent, Workforce
 
 COMMANDS = [
     *("optimize", "run", "bench", "backends", "coverage", "workers", "explain", "stability"),
@@ -239,11 +239,11 @@ def test_one_line_says_who_is_at_work_what_waits_how_fast_it_goes_and_how_long_i
     now = 0.0
     lines: list[str] = []
     progress = PlainProgress(lines.append, clock=lambda: now)
-    progress(ProgressEvent("measure", 2, 100, "relu", Crew(4, 0, 0, 16)))
+    progress(ProgressEvent("measure", 2, 100, "relu", Workforce(4, 0, 0, 16)))
     now = 20.0
-    progress(ProgressEvent("measure", 42, 100, "conv2d", Crew(4, 3, 5, 11)))
+    progress(ProgressEvent("measure", 42, 100, "conv2d", Workforce(4, 3, 5, 11)))
     now = 50.0
-    progress(ProgressEvent("measure", 100, 100, "exp", Crew(4, 0, 0, 0)))
+    progress(ProgressEvent("measure", 100, 100, "exp", Workforce(4, 0, 0, 0)))
     assert lines == [
         "[measure] 2/100 relu (0 of 4 workers busy, 16 to build)",
         "[measure] 42/100 conv2d (3 of 4 workers busy, 11 to build, 5 to time, 2.0/s, "
@@ -255,8 +255,8 @@ def test_one_line_says_who_is_at_work_what_waits_how_fast_it_goes_and_how_long_i
 def test_a_terminal_has_one_line_for_all_workers() -> None:
     shown = Console(file=io.StringIO(), force_terminal=True, width=160)
     with LiveProgress(shown) as progress:
-        progress(ProgressEvent("measure", 0, 100, "relu", Crew(4, 0, 0, 16)))
-        progress(ProgressEvent("measure", 40, 100, "conv2d", Crew(4, 3, 5, 11)))
+        progress(ProgressEvent("measure", 0, 100, "relu", Workforce(4, 0, 0, 16)))
+        progress(ProgressEvent("measure", 40, 100, "conv2d", Workforce(4, 3, 5, 11)))
         progress(ProgressEvent("compile", 0, 3, "search"))
     assert isinstance(shown.file, io.StringIO)
     text = shown.file.getvalue()

@@ -22,16 +22,16 @@ from collage.cost.engines.ray.messages import (
     AnyReply,
     BuildOrder,
     BuildReply,
+    Heartbeat,
     HostSettings,
     Order,
     OthersOrder,
     OthersReply,
-    Pulse,
     RunOrder,
     RunReply,
     TimeIsUp,
-    Trouble,
     WarmOrder,
+    WorkerFailure,
 )
 from collage.cost.engines.shipping import pack, unpack
 from collage.cost.processes.described import TargetMessage, WorkloadMessage
@@ -123,12 +123,12 @@ def test_what_is_told_to_stop_stops_and_the_next_is_built(host: MakeHost) -> Non
         one.start()
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        pulse: Pulse = decode(builder.pulse(), Pulse)
-        if len(pulse.working) == 2 and max(pulse.working.values()) > 1.0:
+        heartbeat: Heartbeat = decode(builder.heartbeat(), Heartbeat)
+        if len(heartbeat.working) == 2 and max(heartbeat.working.values()) > 1.0:
             break
         time.sleep(0.05)
     # The one that waits for its turn is not worked on: no limit of time is for it yet.
-    assert sorted(pulse.working.values())[0] == 0.0
+    assert sorted(heartbeat.working.values())[0] == 0.0
     builder.stop()
     for one in waiting:
         one.join(timeout=30)
@@ -139,9 +139,9 @@ def test_what_is_told_to_stop_stops_and_the_next_is_built(host: MakeHost) -> Non
 
 def test_what_cannot_be_read_is_no_candidates_fault(host: MakeHost) -> None:
     timer = host(0)
-    assert isinstance(_do(timer, 0, RunOrder("model.so"), b"no archive")[0], Trouble)
-    assert isinstance(_do(timer, 1, _build())[0], Trouble)
-    assert isinstance(decode(timer.do(2, b"nonsense")[0], AnyReply), Trouble)
+    assert isinstance(_do(timer, 0, RunOrder("model.so"), b"no archive")[0], WorkerFailure)
+    assert isinstance(_do(timer, 1, _build())[0], WorkerFailure)
+    assert isinstance(decode(timer.do(2, b"nonsense")[0], AnyReply), WorkerFailure)
     assert "ProtocolError" in timer.keep("ab12", b"no archive", MOST)
     assert timer.lacks(["ab12"]) == ["ab12"]
     assert "TargetError" in timer.keep("../ab12", b"", MOST)

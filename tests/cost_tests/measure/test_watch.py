@@ -12,7 +12,7 @@ import pytest
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.measure.runner import PlaceLostError
 from collage.cost.measure.watch import WHOLE_MODELS, PlaceUse, Watch
-from collage.cost.progress import Crew
+from collage.cost.progress import Workforce
 
 
 @pytest.fixture
@@ -29,12 +29,12 @@ def test_what_is_built_waits_until_a_place_takes_it(watch: Watch) -> None:
     watch.begin_building(3)
     watch.built(is_valid=True)
     watch.built(is_valid=False)
-    assert watch.crew() == Crew(workers=2, busy=0, queued=1, building=1)
+    assert watch.workforce() == Workforce(workers=2, busy=0, queued=1, building=1)
     with watch.timing("a", "tvm", queued=True):
-        assert watch.crew() == Crew(workers=2, busy=1, queued=0, building=1)
+        assert watch.workforce() == Workforce(workers=2, busy=1, queued=0, building=1)
     assert watch.uses["a"].tasks == {"tvm": 1} and not watch.uses["b"].tasks
     watch.drop()
-    assert watch.crew() == Crew(workers=2, busy=0, queued=0, building=0)
+    assert watch.workforce() == Workforce(workers=2, busy=0, queued=0, building=0)
 
 
 def test_a_place_that_is_lost_has_done_nothing_and_its_task_waits_again(watch: Watch) -> None:
@@ -43,7 +43,7 @@ def test_a_place_that_is_lost_has_done_nothing_and_its_task_waits_again(watch: W
     with pytest.raises(PlaceLostError), watch.timing("a", "tvm", queued=True):
         raise PlaceLostError("it was switched off")
     watch.leave_out("a", "it was switched off")
-    assert watch.crew() == Crew(workers=1, busy=0, queued=1, building=0)
+    assert watch.workforce() == Workforce(workers=1, busy=0, queued=1, building=0)
     assert watch.uses["a"] == PlaceUse(Counter(), watch.uses["a"].busy_sec, "it was switched off")
 
 
@@ -51,8 +51,8 @@ def test_a_place_that_joins_or_comes_back_is_one_like_the_others(watch: Watch) -
     watch.leave_out("a", "it was switched off")
     for place in ("a", "late"):
         with watch.timing(place, "tvm"):
-            assert watch.crew().busy == 1
-    assert watch.crew().workers == 3
+            assert watch.workforce().busy == 1
+    assert watch.workforce().workers == 3
     assert [watch.uses[place].tasks["tvm"] for place in ("a", "late")] == [1, 1]
     assert not watch.uses["a"].left_out
 
@@ -71,13 +71,13 @@ def test_threads_at_one_place_are_told_apart(watch: Watch) -> None:
         done = pool.submit(candidate)
         with watch.timing("a", WHOLE_MODELS):
             both.wait()
-            assert watch.crew().busy == 1
+            assert watch.workforce().busy == 1
             both.wait()
         done.result()
     use = watch.uses["a"]
     assert use.tasks == {"tvm": 1, WHOLE_MODELS: 1}
     assert use.busy_sec < 0, "the waiting was invented, and is taken off once"
-    assert watch.crew().busy == 0
+    assert watch.workforce().busy == 0
 
 
 def test_nothing_is_lost_between_many_threads() -> None:
@@ -92,7 +92,7 @@ def test_nothing_is_lost_between_many_threads() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, map(str, range(8))))
-    assert watch.crew() == Crew(workers=8, busy=0, queued=0, building=0)
+    assert watch.workforce() == Workforce(workers=8, busy=0, queued=0, building=0)
     assert all(use.tasks == {"tvm": 200} for use in watch.uses.values())
 
 

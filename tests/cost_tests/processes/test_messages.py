@@ -40,10 +40,10 @@ from collage.cost.processes.messages import (
     Measured,
     Prepare,
     Run,
-    TakeApart,
-    TakenApart,
     Time,
+    TimeCalls,
     Timed,
+    TimedCalls,
     Tune,
     Tuned,
     Unreadable,
@@ -125,7 +125,7 @@ REQUESTS = {
     Load: st.builds(Load, *TESTED, TEXT),
     Time: st.builds(Time, TEXT),
     Check: st.builds(Check, TEXT),
-    TakeApart: st.builds(TakeApart, TEXT),
+    TimeCalls: st.builds(TimeCalls, TEXT),
     Connect: st.builds(Connect, TEXT, SIZES, TEXT, TEXT, TEXT, PATHS, SECONDS, SECONDS, SIZES),
 }
 ANSWERS = {
@@ -133,8 +133,8 @@ ANSWERS = {
     Tuned: st.builds(Tuned, workloads=tuples(SIZES), is_over=st.booleans(), replace=REPLACE),
     Built: st.builds(Built, library=PATHS, build_sec=SECONDS, replace=REPLACE),
     Compiled: st.builds(Compiled, library=LIBRARIES, replace=REPLACE),
-    TakenApart: st.builds(
-        TakenApart,
+    TimedCalls: st.builds(
+        TimedCalls,
         calls=tuples(st.builds(CallTime, TEXT, SECONDS, SECONDS, SECONDS, SIZES)),
         replace=REPLACE,
     ),

@@ -12,7 +12,7 @@ _POLL_SEC = 0.5
 """Between two looks for a server."""
 
 
-class Away:
+class ServerWait:
     """How long there has been no server to work with.
 
     Parameters
@@ -31,7 +31,7 @@ class Away:
     >>> from pathlib import Path
     >>> work = Work(CPU_POLICY, BuildContext(Path("cache"), Path("work")), MeasureConfig())
     >>> options, guard = RpcOptions("board", wait_sec=0.0), Path("guard.so")
-    >>> Away(Sessions(Tracker("10.0.0.3", 9190), options, work, guard)).wait("it has none")
+    >>> ServerWait(Sessions(Tracker("10.0.0.3", 9190), options, work, guard)).wait("it has none")
     Traceback (most recent call last):
         ...
     collage.backends.contract.errors.MeasurementError: no server of key 'board' could be had from \

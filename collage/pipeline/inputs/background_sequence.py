@@ -12,7 +12,7 @@ T = TypeVar("T")
 _POLL_SEC = 0.1
 
 
-class Later(Sequence[T]):
+class BackgroundSequence(Sequence[T]):
     """What a function gives, which runs in a thread that keeps no program from ending.
 
     Parameters
@@ -23,10 +23,10 @@ class Later(Sequence[T]):
     Examples
     --------
     >>> from operator import truediv
-    >>> halves = Later(lambda: [truediv(n, 2) for n in range(3)])
+    >>> halves = BackgroundSequence(lambda: [truediv(n, 2) for n in range(3)])
     >>> halves[2], len(halves)
     (1.0, 3)
-    >>> Later(lambda: [truediv(1, 0)])[0]
+    >>> BackgroundSequence(lambda: [truediv(1, 0)])[0]
     Traceback (most recent call last):
         ...
     ZeroDivisionError: division by zero
