@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collage.candidate_costs import WorkloadCosts
-from collage.likeness import Likeness
+from collage.candidate_costs.likeness import Likeness
 from collage.search.candidates import Candidate
 
 _RATIOS = (0.6, 1.7)

@@ -12,6 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 import tvm
 
 from collage.backends.contract import BackendTarget
+from collage.candidate_costs.estimates import Estimates, importance
+from collage.candidate_costs.likeness import Likeness, Likenesses
+from collage.candidate_costs.rates import Rates
+from collage.candidate_costs.streamed import Question, Streamed
+from collage.candidate_costs.timed_together import TimedTogether
 from collage.cost.base import Cost, CostModel, CostStatus
 from collage.cost.contest import Exchange
 from collage.cost.deadline import NEVER, Deadline
@@ -19,15 +24,10 @@ from collage.cost.measure.replay import NO_TIME
 from collage.cost.models.overheads import Overheads
 from collage.cost.workload.data import DataSpec
 from collage.cost.workload.workload import Workload
-from collage.estimates import Estimates, importance
-from collage.likeness import Likeness, Likenesses
 from collage.passes import extract
-from collage.rates import Rates
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
 from collage.search.strategies.lazy_search import Expect, Peek, Wanted
-from collage.streamed import Question, Streamed
-from collage.timed_together import TimedTogether
 
 _FREE = Cost(CostStatus.VALID, median_sec=0.0)
 

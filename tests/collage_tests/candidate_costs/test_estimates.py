@@ -14,11 +14,11 @@ from tvm.relax import op
 
 from collage.backends.contract import BackendTarget
 from collage.candidate_costs import WorkloadCosts
+from collage.candidate_costs.estimates import Estimates, importance
 from collage.cost.base import Cost, CostStatus
 from collage.cost.models import RooflineCostModel
 from collage.cost.workload.workload import Workload
 from collage.end_to_end.baselines import without_search
-from collage.estimates import Estimates, importance
 from collage.pipeline import import_model
 from collage.targets import resolve_targets
 from collage.testing import graph

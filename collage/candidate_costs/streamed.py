@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from collage.backends.contract import BackendTarget
+from collage.candidate_costs.estimates import importance
 from collage.cost.base import Answer, Asked, Cost
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.workload.workload import Workload
-from collage.estimates import importance
 from collage.search.candidates import Candidate
 from collage.search.strategies.lazy_search import Expect, Peek, Wanted
 

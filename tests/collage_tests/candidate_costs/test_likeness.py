@@ -13,8 +13,8 @@ from tvm.relax import op
 from benchmarks.networks.models import light_model
 from benchmarks.networks.tiny import tiny_bert
 from collage.backends.devices import CPU
+from collage.candidate_costs.likeness import Likenesses
 from collage.cost.workload.workload import Workload
-from collage.likeness import Likenesses
 from collage.passes import extract
 from collage.pipeline import import_model
 from collage.pipeline.covers import find_candidates
