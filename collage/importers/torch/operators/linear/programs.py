@@ -55,15 +55,23 @@ def reflections(rows: int, columns: int) -> Write:
                     a[b, i, j] = a[b, i, j] / (head[0] - size[0])
                 a[b, j, j] = size[0]
                 with T.serial(j + 1, columns) as c, T.seq_scope():
-                    total[0] = a[b, j, c]
-                    with T.serial(j + 1, rows) as i:
-                        total[0] = total[0] + a[b, i, j] * a[b, i, c]
-                    total[0] = total[0] * factor[0]
-                    a[b, j, c] = a[b, j, c] - total[0]
-                    with T.serial(j + 1, rows) as i:
-                        a[b, i, c] = a[b, i, c] - a[b, i, j] * total[0]
+                    _reflect(a, b, c, (a, j, rows), factor[0], total)
 
     return write
+
+
+def _reflect(
+    into: Any, b: Any, c: Any, reflection: tuple[Any, Any, int], factor: Any, total: Any
+) -> None:
+    """Turn column ``c`` of a matrix by the vector below ``j`` in column ``j`` of another one."""
+    a, j, rows = reflection
+    total[0] = into[b, j, c]
+    with T.serial(j + 1, rows) as i:
+        total[0] = total[0] + a[b, i, j] * into[b, i, c]
+    total[0] = total[0] * factor
+    into[b, j, c] = into[b, j, c] - total[0]
+    with T.serial(j + 1, rows) as i:
+        into[b, i, c] = into[b, i, c] - a[b, i, j] * total[0]
 
 
 def reflected(rows: int, columns: int, count: int) -> Write:
@@ -88,13 +96,7 @@ def reflected(rows: int, columns: int, count: int) -> Write:
         unit_matrix(q, b, rows, columns)
         with T.serial(0, count) as behind, T.serial(0, columns) as c, T.seq_scope():
             j = count - 1 - behind
-            total[0] = q[b, j, c]
-            with T.serial(j + 1, rows) as i:
-                total[0] = total[0] + a[b, i, j] * q[b, i, c]
-            total[0] = total[0] * factors[b, j]
-            q[b, j, c] = q[b, j, c] - total[0]
-            with T.serial(j + 1, rows) as i:
-                q[b, i, c] = q[b, i, c] - a[b, i, j] * total[0]
+            _reflect(q, b, c, (a, j, rows), factors[b, j], total)
 
     return write
 
