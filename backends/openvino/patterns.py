@@ -136,9 +136,8 @@ def _elementwise() -> Iterator[PatternTriple]:
 def _dtypes_of(name: str) -> tuple[str, ...]:
     if name in _LOGICAL:
         return ("bool",)
-    if name in _COMPARING:
-        return (*_NUMBERS, "bool")
-    if name in _CLASSIFYING:
+    # Integers would be compared as float32, in which many are the same from 2 ** 24 on.
+    if name in _COMPARING or name in _CLASSIFYING:
         return (*_FLOATS, "bool")
     return _NUMBERS if name in _WITH_INTEGERS else _FLOATS
 
