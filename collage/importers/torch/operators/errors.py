@@ -7,11 +7,13 @@ from torch import fx
 
 _ROWS = "the shape of its result depends on data"
 _FACTORS = "a decomposition of a matrix by a library that no backend has"
+_BINS = f"{_ROWS}, the largest value; torch.histc has as many bins as it is told"
 _SPECIAL = "a special function that no backend computes"
 
 _REASONS = {
     **dict.fromkeys(["nonzero", "nonzero_static", "masked_select", "_unique", "_unique2"], _ROWS),
-    **dict.fromkeys(["unique_dim", "unique_consecutive", "bincount", "repeat_interleave"], _ROWS),
+    "bincount": _BINS,
+    **dict.fromkeys(["unique_dim", "unique_consecutive", "repeat_interleave"], _ROWS),
 }
 
 
@@ -34,6 +36,6 @@ def reason_of(node: fx.Node) -> str:
         return _REASONS[name]
     if name.startswith(("linalg_", "_linalg_")):
         return _FACTORS
-    if name.startswith(("special_", "bessel_", "spherical_", "igamma", "zeta")):
+    if name.startswith(("special_", "bessel_", "spherical_", "zeta")):
         return _SPECIAL
     return "there is no converter for it, and PyTorch does not take it apart"

@@ -14,6 +14,7 @@ from tvm.relax import op
 from collage.importers.elementary import hyperbolic
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 from collage.importers.torch.operators.elementary.arithmetic import ARITHMETIC, as_kind, result_kind
+from collage.importers.torch.operators.elementary.repeated import REPEATED
 
 
 def _elu(importer: Importer, node: fx.Node) -> relax.Expr:
@@ -161,5 +162,6 @@ ELEMENTWISE: dict[str, Callable[[Importer, fx.Node], Any]] = {
     "cosh.default": _hyperbolic(sine=False),
     "sum.default": _total,
     **ARITHMETIC,
+    **REPEATED,
 }
 """By the name that the translator has for an operator."""

@@ -17,7 +17,7 @@ from collage.importers.torch.operators.errors import RefusedError
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 
-_LANCZOS = (
+LANCZOS = (
     *(0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313),
     *(-176.61502916214059, 12.507343278686905, -0.13857109526572012),
     *(9.9843695780195716e-6, 1.5056327351493116e-7),
@@ -105,8 +105,8 @@ def _fraction_of_turn(x: torch.Tensor) -> torch.Tensor:
 def _log_gamma(x: torch.Tensor) -> torch.Tensor:
     reflected = x < 0.5
     y = torch.where(reflected, 1 - x, x) - 1
-    total = torch.full_like(y, _LANCZOS[0])
-    for place, factor in enumerate(_LANCZOS[1:], 1):
+    total = torch.full_like(y, LANCZOS[0])
+    for place, factor in enumerate(LANCZOS[1:], 1):
         total = total + factor / (y + place)
     t = y + 7.5
     found = 0.5 * math.log(2 * math.pi) + (y + 0.5) * torch.log(t) - t + torch.log(total)
