@@ -14,7 +14,7 @@ import onnx.inliner
 from onnx import helper
 
 from collage.importers.onnx.spelled_out import body_of
-from collage.importers.onnx.support import is_supported, node_label
+from collage.importers.onnx.support import all_nodes, is_supported, node_label
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 
@@ -31,7 +31,7 @@ def expand_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     operators.
     """
     if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+        model = onnx.inliner.inline_local_functions(_in_one_version(model))
     for level in range(_DEEPEST):
         expander = _Expander(model, level)
         nodes = [inner for node in model.graph.node for inner in expander.expanded(node)]
@@ -43,6 +43,34 @@ def expand_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         copy.graph.node.extend(nodes)
         model = copy
     return model
+
+
+def _in_one_version(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Functions whose operators mean the same in the model's version say that they are in it: only
+    such are inlined."""
+    wanted = {o.domain: o.version for o in model.opset_import}
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for function in copy.functions:
+        for own in function.opset_import:
+            version = wanted.get(own.domain, own.version)
+            if own.version != version and _mean_the_same(function, own, version):
+                own.version = version
+    return copy
+
+
+def _mean_the_same(
+    function: onnx.FunctionProto, own: onnx.OperatorSetIdProto, version: int
+) -> bool:
+    kinds = {node.op_type for node in all_nodes(function) if node.domain == own.domain}
+    try:
+        return all(
+            onnx.defs.get_schema(kind, own.version, own.domain).since_version
+            == onnx.defs.get_schema(kind, version, own.domain).since_version
+            for kind in kinds
+        )
+    except onnx.defs.SchemaError:
+        return False  # of no standard, or newer than this package: it stays as it is
 
 
 class _Expander:

@@ -45,7 +45,7 @@ _REASONS = {
     **dict.fromkeys(
         (
             *("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
-            *("TfIdfVectorizer", "LabelEncoder"),
+            "TfIdfVectorizer",
         ),
         "it works on strings or tables; compute it outside of the model",
     ),
@@ -194,7 +194,7 @@ def node_label(node: onnx.NodeProto) -> str:
     return str(node.name or next((name for name in node.output if name), node.op_type))
 
 
-def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+def all_nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
     """Every node, those in branches and loops included."""
     for node in graph.node:
         yield node

@@ -17,6 +17,7 @@ from collage.cost.models import DeviceSpec, RooflineCostModel
 from collage.importers import load_model
 from tests.collage_tests.importers.onnx.onnx_models import (
     Array,
+    by_importer,
     by_onnxruntime,
     model_of,
     require_same,
@@ -161,3 +162,18 @@ def test_a_file_that_is_laid_out_for_one_processor() -> None:
     given = {name: np.zeros((16, 16, 3, 3), "float32") for name in "xw"}
     with pytest.raises(ModelError, match=r"nchwc.Conv .*save it with optimizations up to"):
         load_model(model_of([node], given, ["y"], beyond=domain))
+
+
+@pytest.mark.parametrize("version", [13, 18])
+def test_functions_may_be_written_for_another_version_than_the_model(version: int) -> None:
+    """Where their operators are the same in both: scikit-learn's exporter writes such."""
+    nodes = [helper.make_node("Abs", ["a"], ["b"]), helper.make_node("Sqrt", ["b"], ["c"])]
+    function = helper.make_function(
+        "own", "Root", ["a"], ["c"], nodes, [helper.make_opsetid("", version)]
+    )
+    x = np.random.default_rng().random((3, 4)).astype("float32")
+    model = model_of(
+        [helper.make_node("Root", ["x"], ["y"], domain="own")], {"x": x}, ["y"], beyond="own"
+    )
+    model.functions.append(function)
+    require_same(by_importer(model, {"x": x - 0.5}), [np.sqrt(np.abs(x - 0.5))])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from collage.backends.contract.errors import ModelError
 from collage.importers import load_model
@@ -51,6 +51,75 @@ def test_what_gives_one_table(operator: str, attributes: dict[str, Any]) -> None
         [node_of(operator, ["x"], ["y"], **attributes)], {"x": x}, ["y"], beyond=_DOMAIN
     )
     require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "attributes"),
+    [
+        ("int64", {"keys_int64s": [3, 0, 7], "values_int64s": [10, 20, 30]}),
+        ("int64", {"keys_int64s": [0, 2], "values_floats": [0.5, 0.7], "default_float": 0.1}),
+        ("float32", {"keys_floats": [2.0, 2.0, 0.5], "values_int64s": [5, 6, 7]}),
+        ("float32", {"keys_floats": [1.0, 3.0], "values_floats": [-1.0, -2.0]}),
+    ],
+    ids=["numbers", "a default", "a key twice", "floats"],
+)
+def test_numbers_looked_up_in_a_table(dtype: str, attributes: dict[str, Any]) -> None:
+    x = np.random.default_rng().integers(0, 8, (5, 6)).astype(dtype)
+    x[0, :4] = [0, 2, 3, 7]
+    node = node_of("LabelEncoder", ["x"], ["y"], **attributes)
+    model = model_of([node], {"x": x}, ["y"], beyond=_DOMAIN)
+    model.opset_import[-1].version = 2
+    kind = TensorProto.INT64 if "values_int64s" in attributes else TensorProto.FLOAT
+    model.graph.output[0].type.tensor_type.elem_type = kind
+    require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
+
+
+def test_a_key_that_is_no_number_is_refused() -> None:
+    keys = {"keys_floats": [1.0, float("nan")], "values_int64s": [3, 4]}
+    model = model_of(
+        [node_of("LabelEncoder", ["x"], ["y"], **keys)], {"x": table(2, 2)}, ["y"], beyond=_DOMAIN
+    )
+    model.opset_import[-1].version = 2
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
+    with pytest.raises(ModelError, match="not a number"):
+        load_model(model)
+
+
+def test_strings_looked_up_are_refused() -> None:
+    x = np.zeros((2, 2), "int64")
+    node = node_of("LabelEncoder", ["x"], ["h"], keys_int64s=[0], values_strings=["a"])
+    other = node_of("LabelEncoder", ["h"], ["y"], keys_strings=["a"], values_int64s=[4])
+    model = model_of([node, other], {"x": x}, ["y"], beyond=_DOMAIN)
+    model.opset_import[-1].version = 2
+    with pytest.raises(ModelError, match="string"):
+        load_model(model)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [{"classlabels_int64s": [4, 2, 9]}, {"classlabels_strings": ["b", "a", "c"]}],
+    ids=["numbers", "strings"],
+)
+def test_maps_at_the_end_are_given_as_a_table(
+    labels: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As scikit-learn's exporter writes a classifier by default."""
+    x = table(4, 3)
+    sure = helper.make_node("Softmax", ["x"], ["p"])
+    maps = node_of("ZipMap", ["p"], ["probabilities"], **labels)
+    model = model_of([sure, maps], {"x": x}, ["probabilities"], beyond=_DOMAIN)
+    given = model.graph.output[0]
+    key = TensorProto.INT64 if "classlabels_int64s" in labels else TensorProto.STRING
+    number = helper.make_tensor_type_proto(TensorProto.FLOAT, [])
+    kind = helper.make_sequence_type_proto(helper.make_map_type_proto(key, number))
+    given.type.CopyFrom(kind)
+    (wanted,) = by_onnxruntime(model, {"x": x})
+    names = next(iter(labels.values()))
+    columns = np.asarray([[row[name] for name in names] for row in wanted], "float32")
+    loaded = load_model(model)
+    assert [output.name for output in loaded.outputs] == ["probabilities"]
+    require_same(by_importer(model, {"x": x}), [columns])
+    assert "ZipMap" in caplog.text and str(names) in caplog.text
 
 
 def test_features_chosen_and_joined() -> None:

@@ -8,10 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from onnx import numpy_helper
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.onnx.operators.node import Node, Refused, const, fixed_tensor, shape_of
+from collage.importers.onnx.operators.node import (
+    Array,
+    Node,
+    Refused,
+    const,
+    fixed_tensor,
+    shape_of,
+)
 
 
 def floats(node: Node, index: int = 0) -> relax.Expr:
@@ -233,11 +241,47 @@ def _one_hot(node: Node) -> relax.Expr:
     return node.emit(op.astype(same, "float32"))
 
 
+def _label_encoder(node: Node) -> relax.Expr:
+    """Numbers looked up among keys; of keys that are there twice the first counts."""
+    keys, values = (_listed(node, role) for role in ("keys", "values"))
+    if keys is None or values is None:
+        raise Refused("it works on strings; compute it outside of the model")
+    if keys.dtype.kind == "f" and np.isnan(keys).any():
+        raise Refused("a key that is not a number, which not all versions of it find")
+    rest = node.attributes.get("default_tensor")
+    if rest is not None:
+        rest = numpy_helper.to_array(rest).reshape(-1)[0]
+    elif values.dtype.kind == "f":
+        rest = node.number("default_float", -0.0)
+    else:
+        rest = node.integer("default_int64", -1)
+    emit = node.emit
+    x = emit(op.expand_dims(node.operand(0), len(node.shape(0))))
+    same = emit(op.equal(x, fixed_tensor(keys.astype(node.dtype(0)))))
+    found = emit(op.astype(same, "int32"))
+    value = emit(op.take(fixed_tensor(values), emit(op.argmax(found, -1)), axis=0))
+    known = emit(op.astype(emit(op.max(found, -1)), "bool"))
+    return emit(op.where(known, value, const(rest, str(values.dtype))))
+
+
+def _listed(node: Node, role: str) -> Array | None:
+    """The numbers that an attribute lists; None for strings."""
+    given = node.attributes
+    for suffix, dtype in (("int64s", "int64"), ("floats", "float32")):
+        if f"{role}_{suffix}" in given:
+            return np.asarray(given[f"{role}_{suffix}"], dtype)
+    if f"{role}_tensor" not in given:
+        return None
+    found = numpy_helper.to_array(given[f"{role}_tensor"]).reshape(-1)
+    return found if found.dtype.kind in "iuf" else None
+
+
 TABLES = {
     "ArrayFeatureExtractor": _extractor,
     "Binarizer": _binarizer,
     "FeatureVectorizer": _feature_vectorizer,
     "Imputer": _imputer,
+    "LabelEncoder": _label_encoder,
     "LinearClassifier": _linear_classifier,
     "LinearRegressor": _linear_regressor,
     "Normalizer": _normalizer,
