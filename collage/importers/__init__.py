@@ -128,4 +128,6 @@ def _load_file(path: Path, shapes: Shapes, allow_code: bool) -> ImportedModel:
     except OSError as err:
         raise ModelError(f"cannot read '{path}': {err.strerror or err}", value=str(path)) from err
     formats = ", ".join(sorted(importer.source_format for importer in importers))
-    raise ModelError(f"'{path}' is no model of a known format ({formats})", value=str(path))
+    raise ModelError(
+        f"'{path}' is no model of a known format ({formats}), or it is cut off", value=str(path)
+    )

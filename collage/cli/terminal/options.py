@@ -69,12 +69,12 @@ def example(*lines: str) -> str:
 
 
 def check_model(path: Path) -> None:
-    """Refuse a model that is not there.
+    """Refuse a model that is not there, before a bundle's folder is made beside it.
 
     Raises
     ------
     ModelError
-        When there is no such file.
+        When there is no such file, or a folder.
 
     Examples
     --------
@@ -85,6 +85,8 @@ def check_model(path: Path) -> None:
     """
     if not path.exists():
         raise ModelError(f"there is no file '{path}'", value=path)
+    if path.is_dir():
+        raise ModelError(f"'{path}' is a folder, not a model file", value=path)
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +36,6 @@ def read_sample(path: Path) -> dict[str, np.ndarray[Any, Any]]:
             raise InputError(f"cannot read input '{path}': it is no .npz file", value=str(path))
         with found:
             return dict(found)
-    except (OSError, ValueError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or "it is no .npz file of plain numbers"
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or "it is no whole .npz file of plain numbers"
         raise InputError(f"cannot read input '{path}': {reason}", value=str(path)) from error

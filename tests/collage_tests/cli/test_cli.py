@@ -21,6 +21,7 @@ from collage.cli._run import read_inputs
 from collage.cli.terminal.errors import Interrupted, run
 from collage.cli.terminal.options import check_log, parse_shapes
 from collage.cli.terminal.progress import LiveProgress, PlainProgress
+from collage.cli.terminal.samples import read_sample
 from collage.cost.progress import ProgressEvent, Workforce
 
 COMMANDS = [
@@ -32,6 +33,43 @@ COMMANDS = [
 def _collage(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "collage", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
+
+
+@pytest.mark.parametrize("content", ["cut off", "no archive", "an array", "objects"])
+def test_a_file_of_inputs_that_is_none_is_one_line(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "sample.npz"
+    np.savez_compressed(path, x=np.random.default_rng().random(1000))
+    whole = path.read_bytes()
+    if content == "cut off":
+        path.write_bytes(whole[: len(whole) // 2])
+    elif content == "no archive":
+        path.write_bytes(b"PK\x03\x04 and nothing of what should follow")
+    elif content == "an array":
+        np.save(tmp_path / "x.npy", np.ones(3))
+        path = tmp_path / "x.npy"
+    else:
+        np.savez(path, x=np.array([{}, 1], dtype=object))
+    with pytest.raises(InputError, match="cannot read input"):
+        read_sample(path)
+
+
+def test_bytes_of_a_sample_that_were_changed_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "sample.npz"
+    np.savez_compressed(path, x=np.random.default_rng().random(1000))
+    content = bytearray(path.read_bytes())
+    content[200:400] = bytes(200)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"no whole \.npz file"):
+        read_sample(path)
+
+
+@pytest.mark.parametrize("folder", [".", "net.onnx"])
+def test_a_folder_in_a_models_place_is_one_line(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").mkdir()
+    found = _collage("optimize", folder, "-t", "llvm", cwd=tmp_path)
+    assert found.returncode == 2
+    assert found.stderr == f"error: '{folder}' is a folder, not a model file\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
