@@ -55,6 +55,24 @@ def test_the_place_of_an_extreme_comes_out_of_registers(
     np.testing.assert_array_equal(found, getattr(np, function.__name__)(x, axis))
 
 
+@pytest.mark.parametrize("kind", ["max", "min"])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((5000,), (0,)), ((2, 3, 20, 20), (0, 2, 3)), ((9, 700), (1,)), ((300, 40), (0,))],
+)
+def test_extremes_from_infinity_on(
+    kind: str, shape: tuple[int, ...], axes: tuple[int, ...], context: BuildContext, tmp_path: Path
+) -> None:
+    """By threads together: TVM took apart those alone that begin at a finite number."""
+    mod = graph([shape], lambda emit, x: getattr(op, kind)(x, list(axes)))
+    lowered = lower(mod, context)
+    assert {str(k.attrs["collage.schedule"]) for k in kernels(lowered).values()} == {"reduction"}
+    x = _random(*shape)
+    x[x * (1 if kind == "max" else -1) < -1] = -np.inf if kind == "max" else np.inf
+    (found,) = HostProgram(lowered, cuda_target(), tmp_path)(x)
+    np.testing.assert_array_equal(found, getattr(x, kind)(axes))
+
+
 def test_masks_are_read_boolean_by_boolean(context: BuildContext, tmp_path: Path) -> None:
     mask = tvm.relax.const(np.tril(np.ones((4, 4), bool))[None])
     low = tvm.relax.const(np.float32(-9.0))
