@@ -155,7 +155,7 @@ def _schedule_reduction(
     if len(sch.get(block).writes) > 1:
         _parallel_only(sch, [loop for _, loop in spatial], machine, work)
         return
-    if spatial and _lanes_move_together(sch, block, spatial[-1][0]):
+    if spatial and _lanes_move_together(sch, block, spatial[-1][0], lanes):
         _vectorize_spatial(sch, block, spatial, reduce, lanes, machine)
     elif spatial and _window_slides(sch, block, spatial[-1][0]):
         *outer, (_, last) = spatial
@@ -181,8 +181,14 @@ def _parallel_only(sch: s_tir.Schedule, loops: Sequence[Any], machine: Machine, 
         parallelize(sch, fuse_all(sch, loops), machine, work)
 
 
-def _lanes_move_together(sch: s_tir.Schedule, block: Any, axis: Axis) -> bool:
-    """Whether neighbours along ``axis`` are neighbours in memory wherever they differ."""
+def _lanes_move_together(sch: s_tir.Schedule, block: Any, axis: Axis, lanes: int) -> bool:
+    """Whether neighbours along ``axis`` are neighbours in memory wherever they differ.
+
+    And make whole vectors: elements left over would each be reduced alone, which took a 3-D
+    convolution of rows of 28 three times as long as LLVM's own vectors.
+    """
+    if axis.extent > lanes and axis.extent % lanes:
+        return False
     stmt = sch.get(block)
     strides = [buffer_stride(region, axis.var) for region in stmt.reads]
     own = [buffer_stride(region, axis.var) for region in stmt.writes]
@@ -209,8 +215,6 @@ def _vectorize_spatial(
         inside.append(several)
     elif last_axis.extent > lanes:
         chunk, vector = sch.split(last_loop, [None, lanes])
-        if last_axis.extent % lanes:
-            sch.annotate(chunk, "pragma_loop_partition_hint", 1)
         outer_loops.append(chunk)
     else:
         vector = last_loop
@@ -219,10 +223,8 @@ def _vectorize_spatial(
         sch.unroll(loop)
     if loop_extent(sch, vector) > 1:
         sch.vectorize(vector)
-    peeled = last_axis.extent > lanes and last_axis.extent % lanes
-    parallel_loops = outer_loops[:-1] if peeled else outer_loops
-    if parallel_loops:
-        parallelize(sch, fuse_all(sch, parallel_loops), machine, work)
+    if outer_loops:
+        parallelize(sch, fuse_all(sch, outer_loops), machine, work)
     # Last: after it the stage is two blocks, which no other primitive takes.
     init = sch.decompose_reduction(block, reduce_loops[0])
     _vectorize_init(sch, init)
