@@ -10,6 +10,7 @@ import typer
 from collage.backends.contract.errors import InputError, OutputError
 from collage.cli.terminal import err, out
 from collage.cli.terminal.options import BundleFolder, Debug, example
+from collage.cli.terminal.samples import UNREADABLE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,7 +115,7 @@ def read_inputs(
         path = Path(file if by_name else text)
         try:
             array = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+        except UNREADABLE as error:
             reason = getattr(error, "strerror", None) or "it is no .npy file of plain numbers"
             raise InputError(f"cannot read input '{path}': {reason}", value=text) from error
         if not isinstance(array, np.ndarray):

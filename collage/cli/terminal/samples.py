@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -11,6 +12,13 @@ from collage.backends.contract.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+UNREADABLE = (
+    *(OSError, ValueError, EOFError, SyntaxError, MemoryError, RuntimeError),
+    *(tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
+"""What numpy and zipfile raise where a file is none of theirs, or some of its bytes changed."""
 
 
 def read_sample(path: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -36,6 +44,6 @@ def read_sample(path: Path) -> dict[str, np.ndarray[Any, Any]]:
             raise InputError(f"cannot read input '{path}': it is no .npz file", value=str(path))
         with found:
             return dict(found)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except UNREADABLE as error:
         reason = getattr(error, "strerror", None) or "it is no whole .npz file of plain numbers"
         raise InputError(f"cannot read input '{path}': {reason}", value=str(path)) from error

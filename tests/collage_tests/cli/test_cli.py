@@ -53,14 +53,26 @@ def test_a_file_of_inputs_that_is_none_is_one_line(content: str, tmp_path: Path)
         read_sample(path)
 
 
-def test_bytes_of_a_sample_that_were_changed_are_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", range(40, 200, 8))
+def test_bytes_of_a_sample_that_were_changed_are_one_line(place: int, tmp_path: Path) -> None:
     path = tmp_path / "sample.npz"
-    np.savez_compressed(path, x=np.random.default_rng().random(1000))
+    np.savez_compressed(path, x=np.random.default_rng(place).random(1000))
     content = bytearray(path.read_bytes())
-    content[200:400] = bytes(200)
+    content[place : place + 100] = bytes(100)
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"no whole \.npz file"):
         read_sample(path)
+
+
+@pytest.mark.parametrize("place", range(10, 80, 6))
+def test_an_array_whose_head_was_changed_is_one_line(place: int, tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.ones((3, 4)))
+    content = bytearray(path.read_bytes())
+    content[place : place + 40] = bytes(40)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"no \.npy file"):
+        read_inputs([str(path)], ["x"])
 
 
 @pytest.mark.parametrize("folder", [".", "net.onnx"])
