@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from collage.backends.contract.errors import LogError
 
 _CHUNK_BYTES = 16 << 20
 """How much of a file is read at once: a log may be larger than the memory."""
+
+_RECORD = re.compile(rb'\A\{(?:"|\Z)|^[ \t]*\{[ \t]*"[a-z_]+"[ \t]*:', re.MULTILINE)
+"""How a line of a log begins; the first one may be torn anywhere."""
 
 _TAIL_BYTES = 64
 """How much of what was read is compared, to see whether a file was replaced."""
@@ -95,6 +99,48 @@ def read_bytes(handle: int, offset: int, size: int) -> bytes:
             break
         data += chunk
     return data
+
+
+def check_is_log(path: Path) -> None:
+    """See that a file that is there is a log, or empty, before anything is appended to it.
+
+    Lines that were torn or damaged are no reason to doubt it: one that begins as a record is
+    enough.
+
+    Parameters
+    ----------
+    path : Path
+        The file; it need not exist.
+
+    Raises
+    ------
+    LogError
+        When it is something else, a model for example; or cannot be read.
+
+    Examples
+    --------
+    >>> Path("notes.txt").write_text("Buy milk")
+    8
+    >>> check_is_log(Path("notes.txt"))
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.LogError: 'notes.txt' is no log: no line of it begins as a \
+record does; name another file
+    """
+    if not path.is_file():
+        return
+    with reading(path) as handle:
+        offset, is_empty = 0, True
+        while chunk := os.pread(handle, _CHUNK_BYTES, offset):
+            if _RECORD.search(chunk):
+                return
+            is_empty = is_empty and not chunk.strip()
+            offset += len(chunk)
+    if not is_empty:
+        raise LogError(
+            f"'{path}' is no log: no line of it begins as a record does; name another file",
+            value=str(path),
+        )
 
 
 def append_line(handle: int, line: str) -> None:

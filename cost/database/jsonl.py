@@ -16,7 +16,14 @@ from pathlib import Path
 
 from collage.backends.contract.errors import LogError
 from collage.backends.storage import BlobReference, TuningRecord
-from collage.backends.storage.line_file import Line, LineReader, append_line, opened, reading
+from collage.backends.storage.line_file import (
+    Line,
+    LineReader,
+    append_line,
+    check_is_log,
+    opened,
+    reading,
+)
 from collage.cost.database._base import Database, LogProblem
 from collage.cost.database.record import Record, RecordKey, read_line
 
@@ -34,7 +41,8 @@ class JsonLinesDatabase(Database):
     Raises
     ------
     LogError
-        When the log cannot be read or, unless ``read_only``, written; before any measuring.
+        When the log cannot be read or, unless ``read_only``, written, or is a file of another
+        kind; before any measuring.
 
     Examples
     --------
@@ -54,6 +62,8 @@ class JsonLinesDatabase(Database):
         self._reader = LineReader()
         # The answer in hand is recorded while workloads are.
         self._lock = threading.RLock()
+        if path is not None:
+            check_is_log(path)
         self.refresh()
 
     def __len__(self) -> int:

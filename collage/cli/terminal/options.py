@@ -16,6 +16,7 @@ from collage.backends.contract.errors import (
     RestrictionError,
     ShapeError,
 )
+from collage.backends.storage.line_file import check_is_log
 from collage.backends.storage.log_url import is_database_url
 
 _EXTENT = re.compile(r"[0-9]([0-9:|]*|[0-9|*.]*\*[0-9|*.]*)(@\w+)?", re.ASCII)
@@ -202,7 +203,7 @@ def check_log(log: str, *, must_exist: bool = False) -> str:
     Raises
     ------
     LogError
-        When it cannot be opened, or has to exist and does not.
+        When it cannot be opened, is a file of another kind, or has to exist and does not.
 
     Examples
     --------
@@ -221,4 +222,5 @@ def check_log(log: str, *, must_exist: bool = False) -> str:
     except OSError as err:
         verb = "read" if must_exist else "write"
         raise LogError(f"cannot {verb} log '{path}': {err.strerror}", value=path) from err
+    check_is_log(path)
     return log

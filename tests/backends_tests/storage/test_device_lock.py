@@ -6,11 +6,22 @@ import itertools
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
+
+import pytest
 
 from collage.backends.devices import CPU, CUDA
 from collage.backends.storage.device_lock import exclusive
+
+
+@pytest.fixture(autouse=True)
+def locks_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else measures on this machine meanwhile has locks in another folder."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def test_the_second_waits_until_the_first_is_done() -> None:
