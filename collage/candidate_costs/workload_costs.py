@@ -43,6 +43,16 @@ class WorkloadCosts:
         Who answers.
     deadline : Deadline, optional
         After it nobody is asked any longer, nor is a question prepared.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from collage.cost import TableCostModel
+    >>> from collage.testing import graph
+    >>> mod = graph([(4, 8)], lambda emit, x: op.exp(x))
+    >>> costs = WorkloadCosts(mod, DataflowGraph.from_function(mod["main"]), TableCostModel({}))
+    >>> costs.costs, costs.out_of_time
+    ({}, False)
     """
 
     def __init__(
