@@ -24,7 +24,7 @@ from collage.pipeline.evaluated import Evaluated
 from collage.pipeline.imported import Imported
 from collage.report import MemoryUse, size_text
 from collage.search.candidates import Candidate
-from collage.search.exchanges import Exchange, exchanged, exchanges
+from collage.search.cover_exchanges import CoverExchange, exchanged, exchanges
 from collage.search.partitioning import Partitioning
 from collage.search.rules import PartitionRule
 
@@ -186,10 +186,10 @@ class MemoryLimit:
     ) -> Contender:
         """A cover within the limit with as much as has room of one over it, dearest bytes last."""
 
-        def gained(part: Exchange) -> float:
+        def gained(part: CoverExchange) -> float:
             return sum(map(costs.guess, part.old)) - sum(map(costs.guess, part.new))
 
-        def more(part: Exchange) -> int:
+        def more(part: CoverExchange) -> int:
             return sum(map(self._size, part.new)) - sum(map(self._size, part.old))
 
         parts = [one for one in exchanges(within.partitioning, over) if gained(one) > 0]

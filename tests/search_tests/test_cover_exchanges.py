@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from collage.backends.contract import BackendTarget
 from collage.search.candidates import Candidate
 from collage.search.costs import TableCosts
+from collage.search.cover_exchanges import exchanged, exchanges
 from collage.search.dataflow import DataflowGraph
-from collage.search.exchanges import exchanged, exchanges
 from collage.search.partitioning import Partitioning, make_partitioning, quotient, validate
 from collage.search.strategies.exhaustive import exhaustive_search
 from collage.testing.search_contract import TARGETS

@@ -19,7 +19,7 @@ from collage.search.partitioning import Partitioning, make_partitioning, quotien
 
 
 @dataclass(frozen=True)
-class Exchange:
+class CoverExchange:
     """Candidates of one cover, and those of another over the same bindings.
 
     Attributes
@@ -34,7 +34,7 @@ class Exchange:
     new: tuple[Candidate, ...]
 
 
-def exchanges(old: Partitioning, new: Partitioning) -> list[Exchange]:
+def exchanges(old: Partitioning, new: Partitioning) -> list[CoverExchange]:
     """The smallest parts in which two covers of the same graph differ, by their first bindings.
 
     Parameters
@@ -44,7 +44,7 @@ def exchanges(old: Partitioning, new: Partitioning) -> list[Exchange]:
 
     Returns
     -------
-    list of Exchange
+    list of CoverExchange
         No two of them touch the same binding; all of them together turn one cover into the other.
 
     Notes
@@ -72,12 +72,12 @@ def exchanges(old: Partitioning, new: Partitioning) -> list[Exchange]:
             for wanted in (0, 1)
         ]
         if sides[0] != sides[1]:
-            found.append(Exchange(sides[0], sides[1]))
+            found.append(CoverExchange(sides[0], sides[1]))
     return sorted(found, key=lambda one: _first(one.old[0]))
 
 
 def exchanged(
-    graph: DataflowGraph, old: Partitioning, chosen: Sequence[Exchange], origin: str = ""
+    graph: DataflowGraph, old: Partitioning, chosen: Sequence[CoverExchange], origin: str = ""
 ) -> Partitioning | None:
     """A cover with some of its parts exchanged.
 
@@ -87,7 +87,7 @@ def exchanged(
         What is covered.
     old : Partitioning
         The cover.
-    chosen : sequence of Exchange
+    chosen : sequence of CoverExchange
         Of :func:`exchanges` between it and another.
     origin : str
         Who made it, see :class:`~collage.search.Partitioning`.
