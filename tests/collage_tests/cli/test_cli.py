@@ -222,9 +222,9 @@ def test_shape_given_twice_is_refused() -> None:
 
 def test_log_check_keeps_what_is_there(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    log.write_text("old\n")
+    log.write_text('{"format": 1}\n')
     check_log(log)
-    assert log.read_text() == "old\n"
+    assert log.read_text() == '{"format": 1}\n'
     with pytest.raises(LogError, match="Is a directory"):
         check_log(tmp_path)
 

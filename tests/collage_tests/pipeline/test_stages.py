@@ -96,7 +96,7 @@ def costs_of(imported: Imported, model: CostModel) -> WorkloadCosts:
 
 def test_a_session_has_targets_threads_and_log(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    log.write_text("no JSON\n{}\n", encoding="utf-8")
+    log.write_text('{"format"\n{}\nno JSON\n{"torn": 1\n', encoding="utf-8")
     events: list[ProgressEvent] = []
     session = open_session(TARGETS, log=log, num_threads=3, progress=events.append)
     assert session.targets.names == ("tvm", "openblas")
