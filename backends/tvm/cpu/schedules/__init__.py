@@ -21,6 +21,7 @@ from collage.backends.tvm.cpu.schedules import (
     generic,
     matmul,
     reduction,
+    resize,
     rowwise,
 )
 
@@ -30,6 +31,7 @@ _FAMILIES: tuple[tuple[str, Callable[..., tirx.PrimFunc | Refusal]], ...] = (
     ("conv2d", conv2d.schedule),
     ("depthwise", depthwise.schedule),
     ("matmul", matmul.schedule),
+    ("resize", resize.schedule),
     ("rowwise", rowwise.schedule),
     ("reduction", reduction.schedule),
     ("generic", generic.schedule),
