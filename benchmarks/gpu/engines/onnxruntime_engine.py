@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,8 @@ class _Bound(Session):
             torch.cuda.synchronize()  # The inputs were written on another stream.
         settings = onnxruntime.SessionOptions()
         settings.log_severity_level = 3
+        if device == "cpu":
+            settings.intra_op_num_threads = len(os.sched_getaffinity(0))
         session = onnxruntime.InferenceSession(
             str(path), settings, [(provider, options)], enable_fallback=0
         )
