@@ -23,6 +23,7 @@ from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.common.numbers.in_float32 import legalize_in_float32
 from collage.backends.tvm.cpu.comparisons import COMPARISONS
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
+from collage.backends.tvm.cpu.pads import legalize_pad
 from collage.backends.tvm.cpu.recurrent import legalize_recurrent
 from collage.backends.tvm.cpu.resize import legalize_resize
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, conv_plan, depthwise, matmul
@@ -57,6 +58,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.nn.attention_bias": legalize_in_float32,
         "relax.nn.group_norm": legalize_group_norm,
         "relax.nn.instance_norm": legalize_instance_norm,
+        "relax.nn.pad": legalize_pad,
         "relax.image.resize2d": legalize_resize,
     }
 
