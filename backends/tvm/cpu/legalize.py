@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from tvm import relax
+from tvm import relax, te
 from tvm.ir import GenericConst
 
 from collage.backends.relax.recurrent import NAME as RECURRENT
@@ -17,7 +17,6 @@ from collage.backends.tvm.common.legalization import (
     OUT_FUSABLE,
     Legalization,
     default_legalization,
-    reshaped,
 )
 from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.common.numbers.in_float32 import legalize_in_float32
@@ -28,6 +27,8 @@ from collage.backends.tvm.cpu.recurrent import legalize_recurrent
 from collage.backends.tvm.cpu.resize import legalize_resize
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, conv_plan, depthwise, matmul
 from collage.backends.tvm.cpu.transposed import transposed_convolutions
+
+_MOST_ROWS = 64
 
 
 def legalizations(machine: Machine) -> Mapping[str, Legalization]:
@@ -40,7 +41,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         return _legalize_matmul(builder, call, machine)
 
     def row(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-        return _legalize_conv1d(builder, call, convolution)
+        return _legalize_conv1d(builder, call, machine)
 
     def steps(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return legalize_recurrent(builder, call, machine)
@@ -64,7 +65,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
 
 
 def _legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
-    """Packed convolution for constant float32 weights; TVM's own for all else."""
+    """Packed convolution in float32; TVM's own for all else."""
     shape = _conv_shape(call)
     if shape is None:
         return default_legalization(builder, call)
@@ -77,44 +78,76 @@ def _legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Mac
             primfunc_name_hint="depthwise_conv2d",
             primfunc_attrs=OUT_FUSABLE,
         )
+    return _packed_convolution(builder, call, shape, machine)
+
+
+def _packed_convolution(
+    builder: relax.BlockBuilder, call: relax.Call, shape: conv_plan.ConvShape, machine: Machine
+) -> relax.Expr:
+    """The packed kernel; weights that are constants are packed already."""
+    data, weights = call.args
     cut = conv_plan.plan(shape, machine)
-    packed = relax.const(conv2d.pack_weights(weights.value.numpy(), shape, cut.tile))
+    constant = isinstance(weights, GenericConst)
+    if constant:
+        array = weights.value.numpy()
+        array = array.reshape(*array.shape[:2], *shape.kernel)
+        weights = relax.const(conv2d.pack_weights(array, shape, cut.tile))
+
+    def product(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+        packed = w if constant else conv2d.packed_weights(w, shape, cut.tile)
+        return conv2d.compute(x, packed, shape, cut)
+
     return builder.call_te(
-        lambda x, w: conv2d.compute(x, w, shape, cut),
+        product,
         data,
-        packed,
+        weights,
         primfunc_name_hint="conv2d",
         primfunc_attrs=OUT_FUSABLE,
     )
 
 
-def _legalize_conv1d(
-    builder: relax.BlockBuilder, call: relax.Call, convolution: Legalization
-) -> relax.Expr:
-    """As an image of one row where the packed kernel takes that; TVM's own for all else."""
+def _legalize_conv1d(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
+    """As an image where the packed kernel takes that; TVM's own for all else."""
+    shape = _signal_shape(call)
+    # A depthwise one takes less time in TVM's own kernel than in rows of panels.
+    if shape is None or depthwise.applies(shape):
+        return default_legalization(builder, call)
+    return _packed_convolution(builder, call, shape, machine)
+
+
+def _signal_shape(call: relax.Call) -> conv_plan.ConvShape | None:
+    """A convolution along one axis as one of an image of one row; of several rows where places are
+    convolved one by one, for those may be worked off in pieces that stay in the caches."""
     data, weights = call.args
-    attrs, given, result = call.attrs, tensor_shape(data), tensor_shape(call)
+    attrs = call.attrs
     layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
-    if layouts not in (("NCW", "OIW", "NCW"), ("NCW", "OIW", "")) or given is None:
-        return default_legalization(builder, call)
-    if not isinstance(weights, GenericConst) or result is None or 0 in given:
-        return default_legalization(builder, call)
+    if layouts not in (("NCW", "OIW", "NCW"), ("NCW", "OIW", "")):
+        return None
+    dims, kernel, result = tensor_shape(data), tensor_shape(weights), tensor_shape(call)
+    if dims is None or kernel is None or result is None or 0 in (*dims, *kernel, *result):
+        return None
+    if not _in_float32(call):
+        return None
+    batch, channels, length = dims
     before, behind = (int(width) for width in attrs.padding)
-    image = relax.op.nn.conv2d(
-        reshaped(builder, data, [*given[:2], 1, given[2]]),
-        relax.const(weights.value.numpy()[:, :, None]),
+    alone = kernel[2] == 1 and result[2] == length and not before
+    rows = max(n for n in range(1, _MOST_ROWS + 1) if length % n == 0) if alone else 1
+    return conv_plan.ConvShape(
+        batch=batch,
+        channels=channels,
+        height=rows,
+        width=length // rows,
+        out_channels=kernel[0],
+        kernel=(1, kernel[2]),
         strides=(1, int(attrs.strides[0])),
         padding=(0, before, 0, behind),
         dilation=(1, int(attrs.dilation[0])),
         groups=int(attrs.groups),
-        out_dtype=str(call.ty.dtype),
     )
-    shape = _conv_shape(builder.normalize(image))
-    # A depthwise one takes less time than turning it into an image and back.
-    if shape is None or depthwise.applies(shape):
-        return default_legalization(builder, call)
-    rows = builder.emit(convolution(builder, builder.normalize(image)))
-    return reshaped(builder, rows, result)
+
+
+def _in_float32(call: relax.Call) -> bool:
+    return all(str(one.ty.dtype) == "float32" for one in (*call.args, call))
 
 
 def _legalize_matmul(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
@@ -142,14 +175,12 @@ def _conv_shape(call: relax.Call) -> conv_plan.ConvShape | None:
     layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
     if layouts not in (("NCHW", "OIHW", "NCHW"), ("NCHW", "OIHW", "")):
         return None
-    if not isinstance(weights, GenericConst):
+    dims, kernel = tensor_shape(data), tensor_shape(weights)
+    if dims is None or kernel is None or len(dims) != 4 or 0 in (*dims, *kernel):
         return None
-    dims = tensor_shape(data)
-    if dims is None or len(dims) != 4 or 0 in dims:
+    if not _in_float32(call):
         return None
-    if str(data.ty.dtype) != "float32" or str(call.ty.dtype) != "float32":
-        return None
-    out, _, kernel_h, kernel_w = (int(v) for v in weights.value.shape)
+    out, _, kernel_h, kernel_w = kernel
     padding = [int(v) for v in attrs.padding]
     strides = [int(v) for v in attrs.strides]
     dilation = [int(v) for v in attrs.dilation]
@@ -174,7 +205,7 @@ def _matmul_shape(call: relax.Call) -> matmul.MatmulShape | None:
     a, b, out = tensor_shape(left), tensor_shape(right), tensor_shape(call)
     if a is None or b is None or out is None or len(a) < 2 or len(b) < 2 or 0 in (*a, *b):
         return None
-    if any(str(expr.ty.dtype) != "float32" for expr in (left, right, call)):
+    if not _in_float32(call):
         return None
     constant = isinstance(right, GenericConst) and len(b) == 2
     lead = out[:-1]

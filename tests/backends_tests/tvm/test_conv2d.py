@@ -157,17 +157,33 @@ def test_loops_are_parallel_vectorized_and_unrolled(context: BuildContext) -> No
     assert {tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED} <= kinds
 
 
-def test_variable_weights_take_the_plain_way(context: BuildContext) -> None:
-    """Only constants can be packed ahead; other weights still give the right result."""
-    case = CASES["3x3"]
-    data, weights = arrays(case)
+def test_variable_weights_are_packed_in_each_call(context: BuildContext) -> None:
+    """All of them in one library: weights that another network makes, or the styles of an image."""
+    chosen = [CASES[n] for n in ("3x3", "1x1", "grouped", "odd groups", "depthwise", "asymmetric")]
+    inputs = [array for case in chosen for array in arrays(case)]
 
-    def build(emit: Any, x: relax.Var, w: relax.Var) -> relax.Expr:
-        return emit(relax.op.nn.conv2d(x, w, padding=case.padding))
+    def build(emit: Any, *args: relax.Var) -> relax.Expr:
+        results = [
+            emit(
+                relax.op.nn.conv2d(
+                    x,
+                    emit(relax.op.negative(w)),
+                    strides=case.strides,
+                    padding=case.padding,
+                    dilation=case.dilation,
+                    groups=case.groups,
+                )
+            )
+            for case, x, w in zip(chosen, args[::2], args[1::2], strict=True)
+        ]
+        return emit(relax.Tuple(results))
 
-    mod = tvm_cases.partition(build, [data, weights])
-    (got,) = tvm_cases.run(mod, [data, weights], context)
-    tvm_cases.assert_close(got, convolve(data, weights, case))
+    mod = tvm_cases.partition(build, inputs)
+    families = tvm_cases.families(tvm_cases.kernels(mod, context))
+    assert [families.count(f) for f in ("conv2d", "depthwise")] == [len(chosen) - 1, 1]
+    results = tvm_cases.run(mod, inputs, context)
+    for got, case, x, w in zip(results, chosen, inputs[::2], inputs[1::2], strict=True):
+        tvm_cases.assert_close(got, convolve(x, -w, case))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Convolutions with constant weights, NCHW, as a product of packed weights and input panels.
+"""Convolutions, NCHW, as a product of packed weights and input panels.
 
 The input is copied into panels: for a group of output rows, every input row that they read, padded
 and, for strides, taken apart into phases, so that neighbouring outputs read neighbouring elements.
@@ -39,6 +39,7 @@ from collage.backends.tvm.cpu.schedules.conv_plan import ConvPlan, ConvShape
 
 ANNOTATION = "collage.conv2d"
 _TILED_PANEL = "panel_of_tiles"
+_PACKED = "packed_weights"
 _MOST_UNROLLED = 128
 """Vectors of multiply-adds up to which all points of a kernel are unrolled."""
 _SHORT_ROW = 3
@@ -70,15 +71,44 @@ def pack_weights(weights: np.ndarray, shape: ConvShape, tile: Tile) -> np.ndarra
     return np.ascontiguousarray(blocked.transpose(0, 2, 3, 4, 1))
 
 
+def packed_weights(weights: te.Tensor, shape: ConvShape, tile: Tile) -> te.Tensor:
+    """What :func:`pack_weights` makes, of weights that are known when the kernel runs.
+
+    Parameters
+    ----------
+    weights, shape, tile
+        As :func:`pack_weights` takes them.
+
+    Returns
+    -------
+    te.Tensor
+        A stage that :func:`schedule` leaves in a loop nest of its own.
+    """
+    per_group, rows = shape.group_out_channels, tile.rows
+    blocks = math.ceil(per_group / rows)
+
+    def packed(block: Any, channel: Any, h: Any, w: Any, row: Any) -> Any:
+        at = block % blocks * rows + row
+        tap = (h, w) if len(weights.shape) == 4 else (w,)
+        value = weights[(block // blocks * per_group + at, channel, *tap)]
+        return tirx.if_then_else(at < per_group, value, tirx.const(0, weights.dtype))
+
+    return te.compute(
+        int64(shape.groups * blocks, shape.group_channels, *shape.kernel, rows),
+        packed,
+        name=_PACKED,
+    )
+
+
 def compute(data: te.Tensor, packed: te.Tensor, shape: ConvShape, cut: ConvPlan) -> te.Tensor:
     """The convolution as tensor expressions: panel, product, view.
 
     Parameters
     ----------
     data : te.Tensor
-        (N, C, H, W) float32.
+        (N, C, H, W) float32, or (N, C, H * W).
     packed : te.Tensor
-        What :func:`pack_weights` makes.
+        What :func:`pack_weights` or :func:`packed_weights` makes.
     shape : ConvShape
         Of the convolution.
     cut : ConvPlan
@@ -87,7 +117,7 @@ def compute(data: te.Tensor, packed: te.Tensor, shape: ConvShape, cut: ConvPlan)
     Returns
     -------
     te.Tensor
-        (N, O, OH, OW) float32.
+        (N, O, OH, OW) float32, or (N, O, OH * OW).
     """
     (stride_h, stride_w), (dilation_h, dilation_w) = shape.strides, shape.dilation
     tile, pitch, rows = cut.tile, cut.pitch, cut.rows_per_panel
@@ -118,19 +148,19 @@ def compute(data: te.Tensor, packed: te.Tensor, shape: ConvShape, cut: ConvPlan)
         int64(shape.batch, cut.panels, blocks, tile.rows, steps, tile.columns),
         product,
         name="conv",
-        attrs={ANNOTATION: [*astuple(tile), rows, cut.panels, pitch, blocks]},
+        attrs={ANNOTATION: [*astuple(tile), rows, cut.panels, pitch, blocks, shape.out_width]},
     )
+    is_flat = len(data.shape) == 3
+    height, width = shape.out_height, shape.out_width
 
-    def view(n: Any, o: Any, h: Any, w: Any) -> Any:
+    def view(n: Any, o: Any, *at: Any) -> Any:
+        h, w = (at[0] // width, at[0] % width) if is_flat else at
         block, row = _block_of(o, cut)
         q = (h % rows) * pitch + w
         return raw[n, h // rows, block, row, q // tile.columns, q % tile.columns]
 
-    return te.compute(
-        int64(shape.batch, shape.out_channels, shape.out_height, shape.out_width),
-        view,
-        name="conv_view",
-    )
+    extents = (height * width,) if is_flat else (height, width)
+    return te.compute(int64(shape.batch, shape.out_channels, *extents), view, name="conv_view")
 
 
 def _panels(data: te.Tensor, shape: ConvShape, cut: ConvPlan) -> te.Tensor:
@@ -161,7 +191,7 @@ def _tiled_panels(data: te.Tensor, shape: ConvShape, cut: ConvPlan) -> te.Tensor
         if shape.is_plain:
             at = p * (rows * pitch) + q
             inside = at < shape.height * shape.width
-            value = data[n, c, at // shape.width, at % shape.width]
+            value = _element(data, shape, (n, c, at // shape.width, at % shape.width))
             return tirx.if_then_else(inside, value, tirx.const(0, data.dtype))
         h, w = (p * rows + q // pitch) * stride_h - top, (q % pitch) * stride_w - left
         return _padded(data, shape, (n, c, h, w))
@@ -175,7 +205,12 @@ def _tiled_panels(data: te.Tensor, shape: ConvShape, cut: ConvPlan) -> te.Tensor
 def _padded(data: te.Tensor, shape: ConvShape, at: tuple[Any, Any, Any, Any]) -> Any:
     _, _, h, w = at
     inside = tirx.all(h >= 0, h < shape.height, w >= 0, w < shape.width)
-    return tirx.if_then_else(inside, data[at], tirx.const(0, data.dtype))
+    return tirx.if_then_else(inside, _element(data, shape, at), tirx.const(0, data.dtype))
+
+
+def _element(data: te.Tensor, shape: ConvShape, at: tuple[Any, Any, Any, Any]) -> Any:
+    n, c, h, w = at
+    return data[n, c, h * shape.width + w] if len(data.shape) == 3 else data[at]
 
 
 def _block_of(o: Any, cut: ConvPlan) -> tuple[Any, Any]:
@@ -201,17 +236,19 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     if product is None:
         return OTHER_KIND
     figures: Sequence[int] = [int(v) for v in sch.get(product).annotations[ANNOTATION]]
-    tile, (rows, panels, pitch, blocks) = Tile(*figures[:3]), figures[3:]
+    tile, (rows, panels, pitch, blocks, row_width) = Tile(*figures[:3]), figures[3:]
     sch.unannotate(product, ANNOTATION)
     piece = cut_sum(sch, product)
     products = [product] if piece is None else [piece, product]
-    panel = sch.get_producers(products[0])[0]
+    operands = list(sch.get_producers(products[0]))
+    (panel,) = (block for block in operands if sch.get(block).name_hint != _PACKED)
     view = sch.get_consumers(product)[0]
-    names = {sch.get(block).name_hint for block in (*products, panel, view)}
+    names = {sch.get(block).name_hint for block in (*products, *operands, view)}
     last = fold_epilogue(sch, view, names)
     rest = other_blocks(sch, (*products, panel, last))
 
-    n, channel, height, width = sch.get_loops(last)
+    n, channel, *space = sch.get_loops(last)
+    height, width = space if len(space) == 2 else sch.split(space[0], [None, row_width])
     block, _row = sch.split(channel, [blocks, tile.rows])
     group, line = sch.split(height, [panels, rows])
     sch.reorder(n, group, block, _row, line, width)
