@@ -15,18 +15,18 @@ States are kept in float32 from step to step, whatever the type of the results.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
-from tvm import te, tirx
+from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.recurrent.blocking import parts
+from collage.backends.tvm.cuda.launch import kernel
 from collage.backends.tvm.cuda.recurrent.cell import Cell, wide_dtype
 from collage.backends.tvm.cuda.recurrent.cut import STEP_THREADS, Cut
 from collage.backends.tvm.cuda.recurrent.states import Element, States
@@ -86,7 +86,7 @@ class Kernels:
         """All steps of a block that keeps its states, with the tiles written out one by one: what
         a thread has of each is in registers, which have numbers and no addresses."""
         one, cut = self._one, self._cut
-        with _kernel(len(one.backwards) * self._groups, cut.threads) as (block, thread):
+        with kernel(len(one.backwards) * self._groups, cut.threads) as (block, thread):
             direction, group = self._among(block, self._groups)
             shared = self._shared([States.own_count(one), cut.rows, one.hidden])
             first = group * cut.rows
@@ -116,15 +116,15 @@ class Kernels:
             direction, group = self._among(block, self._groups)
             return _Block(states, None, direction, group * cut.rows, thread, count)
 
-        with _kernel(blocks, STEP_THREADS) as (block, thread):
+        with kernel(blocks, STEP_THREADS) as (block, thread):
             self._each_of_rows(at(block, thread, 0), self._begin)
         with T.serial(0, one.steps) as count:
             for index in range(len(parts(one))):
-                with _kernel(blocks * self._tiles, cut.threads) as (block, thread):
+                with kernel(blocks * self._tiles, cut.threads) as (block, thread):
                     here = at(block // self._tiles, thread, count)
                     partial = self._partial()
                     self._tile(index, block % self._tiles, replace(here, partial=partial))
-        with _kernel(blocks, STEP_THREADS) as (block, thread):
+        with kernel(blocks, STEP_THREADS) as (block, thread):
             self._each_of_rows(at(block, thread, one.steps), self._end)
 
     def _partial(self) -> Any:
@@ -289,17 +289,6 @@ class Kernels:
             odd = shares[len(shares) // 2 * 2 :]
             shares = [a + b for a, b in zip(shares[::2], shares[1::2], strict=False)] + odd
         return shares[0]
-
-
-@contextmanager
-def _kernel(blocks: int, threads: int) -> Iterator[tuple[Any, Any]]:
-    block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
-    extents = [
-        T.attr(block, "thread_extent", blocks),
-        T.attr(thread, "thread_extent", threads),
-    ]
-    with T.frame_scope(extents):
-        yield block, thread
 
 
 def _wait() -> None:

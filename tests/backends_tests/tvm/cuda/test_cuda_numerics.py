@@ -21,9 +21,10 @@ from collage.backends.contract.registry import get_backend
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.recurrent.blocking import parts
 from collage.backends.relax.static_shape import static_shape
+from collage.backends.tvm.cuda.launch import kernel
 from collage.backends.tvm.cuda.recurrent import legalize_recurrent
 from collage.backends.tvm.cuda.recurrent.cut import Cut, cut_of
-from collage.backends.tvm.cuda.recurrent.kernels import Kernels, _Block, _kernel, _wait
+from collage.backends.tvm.cuda.recurrent.kernels import Kernels, _Block, _wait
 from collage.backends.tvm.cuda.recurrent.states import States
 from tests.backends_tests.cuda_on_host import HostProgram
 
@@ -111,7 +112,7 @@ class _InOne(Kernels):
 
     def _step_by_step(self) -> None:
         one, cut = self._one, self._cut
-        with _kernel(len(one.backwards) * self._groups, cut.threads) as (block, thread):
+        with kernel(len(one.backwards) * self._groups, cut.threads) as (block, thread):
             direction, group = self._among(block, self._groups)
             states = States(self._out[-1])
             at = _Block(states, self._partial(), direction, group * cut.rows, thread, 0)
