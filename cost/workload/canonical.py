@@ -17,6 +17,7 @@ from tvm.relax.expr import _update_type
 from collage.backends.contract.errors import MeasurementError
 from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.tensor_spec import TensorSpec
+from collage.backends.relax.trees import NAME as TREES
 
 PLACEHOLDER = "collage.constant"
 """Name of the packed function whose call stands for a constant, with its index; never run."""
@@ -24,7 +25,11 @@ PLACEHOLDER = "collage.constant"
 INLINE_INTEGERS = 4096
 """Integer constants of at most this many elements keep their values (shapes, small tables)."""
 
-ConstantRule = Callable[[ir.GenericConst], relax.Expr]
+STRUCTURES = {TREES}
+"""Operators whose integer constants say where to go on: no others can stand for them."""
+
+ConstantRule = Callable[[ir.GenericConst, bool], relax.Expr]
+"""What becomes of a constant, told whether its values have to stay."""
 
 
 def placeholder(index: int, ty: ir.Type) -> ir.Call:
@@ -52,11 +57,25 @@ def placeholder_index(expr: relax.Expr) -> int | None:
     return int(expr.args[0].value) if str(expr.op.global_symbol) == PLACEHOLDER else None
 
 
-def inline_digest(constant: ir.GenericConst) -> str | None:
-    """A digest of the content of a constant that a workload keeps; None of one that it replaces."""
+def inline_digest(constant: ir.GenericConst, *, stays: bool = False) -> str | None:
+    """A digest of the content of a constant that a workload keeps; None of one that it replaces.
+
+    Parameters
+    ----------
+    constant : GenericConst
+        Small integers are kept, and what has one element.
+    stays : bool
+        Whether integers are kept however many they are.
+
+    Returns
+    -------
+    str or None
+        SHA-256.
+    """
     spec = TensorSpec.of(constant.ty)
+    few = stays or spec.size <= INLINE_INTEGERS
     # One without elements cannot be read from what TVM writes.
-    if spec.size == 1 or (spec.is_integer and 0 < spec.size <= INLINE_INTEGERS):
+    if spec.size == 1 or (spec.is_integer and spec.size and few):
         return hashlib.sha256(constant_data(constant).tobytes()).hexdigest()
     return None
 
@@ -77,10 +96,10 @@ class ConstantCollector:
         self.inline_digests: list[str] = []
         self._index: dict[ir.GenericConst, int] = {}
 
-    def __call__(self, constant: ir.GenericConst) -> relax.Expr:
+    def __call__(self, constant: ir.GenericConst, stays: bool = False) -> relax.Expr:
         if constant in self._index:
             return placeholder(self._index[constant], constant.ty)
-        digest = inline_digest(constant)
+        digest = inline_digest(constant, stays=stays)
         if digest is not None:
             self.inline_digests.append(digest)
             return constant
@@ -148,7 +167,7 @@ class Rebuilder:
             case ir.GlobalVar():
                 return self._globals[expr]
             case ir.GenericConst():
-                return self._constant_rule(expr)
+                return self._constant_rule(expr, False)
             case ir.Call():
                 return self._call(expr)
             case ir.Tuple():
@@ -168,7 +187,11 @@ class Rebuilder:
         index = placeholder_index(call)
         if index is not None and self._substitutes is not None:
             return self._substitutes[index]
-        args = [self.expr(arg) for arg in call.args]
+        stays = isinstance(call.op, ir.Op) and str(call.op.name) in STRUCTURES
+        args = [
+            self._constant_rule(arg, stays) if isinstance(arg, ir.GenericConst) else self.expr(arg)
+            for arg in call.args
+        ]
         return ir.Call(self.expr(call.op), args, call.attrs, call.ty_args, ret_ty=call.ty)
 
     def _sequence(self, seq: relax.SeqExpr) -> relax.SeqExpr:

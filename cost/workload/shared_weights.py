@@ -81,7 +81,7 @@ def read_module(module: Path, weights: Path) -> tvm.IRModule:
     """
     constants = [relax.const(array, array.dtype.name) for array in load_arrays(weights)]
     mod = tvm.ir.load_json(module.read_text(encoding="utf-8"))
-    return _WithConstants(lambda constant: constant, constants).module(mod)
+    return _WithConstants(lambda constant, _: constant, constants).module(mod)
 
 
 class _WithConstants(Rebuilder):

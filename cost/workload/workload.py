@@ -148,7 +148,7 @@ class Workload:
             relax.const(spec.generate(seed + index), spec.dtype)
             for index, spec in enumerate(self.constants)
         ]
-        return Rebuilder(lambda constant: constant, weights).module(self.module)
+        return Rebuilder(lambda constant, _: constant, weights).module(self.module)
 
     def make_inputs(self, seed: int = 0, *, positive: bool = False) -> list[NDArray[np.generic]]:
         """Seeded inputs.

@@ -13,6 +13,7 @@ from tvm.ir import GenericConst
 
 from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.static_shape import tensor_shape
+from collage.backends.relax.trees import NAME as TREES
 from collage.backends.tvm.common.legalization import (
     OUT_FUSABLE,
     Legalization,
@@ -27,6 +28,7 @@ from collage.backends.tvm.cpu.recurrent import legalize_recurrent
 from collage.backends.tvm.cpu.resize import legalize_resize
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, conv_plan, depthwise, matmul
 from collage.backends.tvm.cpu.transposed import transposed_convolutions
+from collage.backends.tvm.cpu.trees import legalize_trees
 
 _MOST_ROWS = 64
 
@@ -46,8 +48,12 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     def steps(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return legalize_recurrent(builder, call, machine)
 
+    def trees(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return legalize_trees(builder, call, machine)
+
     return {
         RECURRENT: steps,
+        TREES: trees,
         "relax.nn.conv1d": row,
         "relax.nn.conv2d": convolution,
         "relax.matmul": product,

@@ -15,6 +15,7 @@ from tvm.ir import GenericConst
 from collage.backends.relax.calls.pooling import SPATIAL
 from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.static_shape import static_shape
+from collage.backends.relax.trees import NAME as TREES
 from collage.backends.tvm.common.legalization import (
     OUT_FUSABLE,
     Legalization,
@@ -26,6 +27,7 @@ from collage.backends.tvm.cuda import norms
 from collage.backends.tvm.cuda.phases import legalize_groups
 from collage.backends.tvm.cuda.recurrent import legalize_recurrent
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
+from collage.backends.tvm.cuda.trees import legalize_trees
 
 
 def legalizations() -> Mapping[str, Legalization]:
@@ -37,6 +39,7 @@ def legalizations() -> Mapping[str, Legalization]:
         **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},
         **{f"relax.nn.conv{n}d_transpose": legalize_transposed_convolution for n in (1, 2, 3)},
         RECURRENT: legalize_recurrent,
+        TREES: legalize_trees,
         "relax.nn.attention": _legalize_attention,
         "relax.nn.attention_bias": _legalize_attention,
     }

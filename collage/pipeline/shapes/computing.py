@@ -14,6 +14,7 @@ from tvm import relax
 from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.static_shape import static_shape
+from collage.backends.relax.trees import NAME as TREES
 from collage.pipeline.shapes.operands import Axes, Operands, axes_of, has_extent
 
 
@@ -119,6 +120,13 @@ def _recurrent(call: Operands) -> Axes:
     return (2, *(1,) * recurrence.states)
 
 
+def _trees(call: Operands) -> int | None:
+    """Each row walks by itself, down trees that are whole."""
+    if any(map(has_extent, call.axes)) and call.axes != (0, *(None,) * (len(call.axes) - 1)):
+        call.mixes()
+    return call.axis(0)
+
+
 _ELEMENTWISE = """
     abs acos acosh asin asinh atan atanh bitwise_not ceil clip cos cosh erf exp floor isfinite isinf
     isnan log logical_not negative round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc
@@ -148,5 +156,6 @@ RULES: dict[str, Callable[[Operands], Axes]] = {
     **dict.fromkeys(["nn.attention", "nn.attention_bias"], _attention),
     "topk": _topk,
     RECURRENT: _recurrent,
+    TREES: _trees,
 }
 """By operator's name, without ``relax.``."""

@@ -9,6 +9,7 @@ from collage.cost.reference.operators.recurrent import RECURRENT
 from collage.cost.reference.operators.reductions import REDUCTIONS
 from collage.cost.reference.operators.shapes import SHAPES
 from collage.cost.reference.operators.stepped import STEPPED
+from collage.cost.reference.operators.trees import TREES
 from collage.cost.reference.values import OperatorTable
 
 OPERATORS: OperatorTable = {
@@ -21,6 +22,7 @@ OPERATORS: OperatorTable = {
     **REDUCTIONS,
     **SHAPES,
     **STEPPED,
+    **TREES,
 }
 """By their names in Relax."""
 

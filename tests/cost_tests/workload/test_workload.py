@@ -11,6 +11,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax import op
 
+from collage.backends.relax.trees import Branches, packed, tree_ensemble
 from collage.cost.processes.described import WorkloadMessage
 from collage.cost.processes.protocol import decode, encode
 from collage.cost.reference import evaluate, largest_error
@@ -101,6 +102,23 @@ def test_large_integer_constants_keep_their_range() -> None:
     assert [(s.low, s.high) for s in workload.constants] == [(0, 9)]
     (out,) = evaluate(workload.materialize(), workload.make_inputs())
     assert out.shape == (5000, 3)
+
+
+def test_nodes_of_trees_keep_their_values() -> None:
+    """Links drawn at random would lead anywhere."""
+    split = np.arange(0, 6000, 3)
+    below, above = np.arange(6000), np.arange(6000)
+    below[split], above[split] = split + 1, split + 2
+    nodes = Branches(np.zeros(6000, "int64"), np.zeros(6000, "float32"), below, above)
+    operands = packed(nodes, split, values=np.ones(6000, "float32"))
+
+    def body(x: relax.Var) -> relax.Expr:
+        return tree_ensemble([x, *(relax.const(a, str(a.dtype)) for a in operands)], 1)
+
+    workload = Workload.from_module(native_partition([tensor("x", 4, 1)], body))
+    assert not workload.constants
+    (out,) = evaluate(workload.materialize(), workload.make_inputs())
+    np.testing.assert_array_equal(out, np.full((4, 1), len(split)))
 
 
 def test_the_key_is_the_same_in_another_process() -> None:

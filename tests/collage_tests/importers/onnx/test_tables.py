@@ -1,4 +1,4 @@
-"""Operators on tables and ensembles of trees, beside onnxruntime."""
+"""Operators on tables, beside onnxruntime."""
 
 from __future__ import annotations
 
@@ -151,33 +151,6 @@ def test_linear_classifier(classes: int, transform: str) -> None:
     _compare("LinearClassifier", x, ["label", "scores"], attributes)
 
 
-def trees(count: int, depth: int, features: int, seed: int) -> dict[str, Any]:
-    """Attributes of full trees with fresh thresholds, of which one branch ends early."""
-    rng = np.random.default_rng(seed)
-    columns = ["treeids", "nodeids", "featureids", "values", "modes", "truenodeids"]
-    columns += ["falsenodeids", "missing_value_tracks_true"]
-    found: dict[str, list[Any]] = {f"nodes_{name}": [] for name in columns}
-    for tree in range(count):
-        nodes = 2 ** (depth + 1) - 1
-        for i in range(nodes):
-            # The second node is a leaf: nobody comes to what would be below it.
-            inner = 2 * i + 2 < nodes and i != 1
-            found["nodes_treeids"].append(tree)
-            found["nodes_nodeids"].append(i)
-            found["nodes_featureids"].append(int(rng.integers(features)))
-            found["nodes_values"].append(float(np.float32(rng.uniform(-1, 1))))
-            found["nodes_modes"].append("BRANCH_LEQ" if inner else "LEAF")
-            found["nodes_truenodeids"].append(2 * i + 1 if inner else 0)
-            found["nodes_falsenodeids"].append(2 * i + 2 if inner else 0)
-            found["nodes_missing_value_tracks_true"].append(int(rng.integers(2)))
-    return found
-
-
-def leaves_of(attributes: dict[str, Any]) -> list[tuple[int, int]]:
-    names = zip(*(attributes[f"nodes_{n}"] for n in ("treeids", "nodeids", "modes")), strict=True)
-    return [(tree, node) for tree, node, mode in names if mode == "LEAF"]
-
-
 def _compare(operator: str, x: Array, outputs: list[str], attributes: dict[str, Any]) -> None:
     model = model_of(
         [node_of(operator, ["x"], outputs, **attributes)], {"x": x}, outputs, beyond=_DOMAIN
@@ -185,111 +158,9 @@ def _compare(operator: str, x: Array, outputs: list[str], attributes: dict[str, 
     require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
 
 
-@pytest.mark.parametrize("how", ["SUM", "AVERAGE"])
-@pytest.mark.parametrize("base", [[], [0.5, -0.5]])
-def test_regression_by_trees(base: list[float], how: str) -> None:
-    x = table(50, 6)
-    x[3, 2] = x[4, 1] = np.nan
-    given = trees(7, 3, 6, seed=0)
-    ends = [(t, n, k) for t, n in leaves_of(given) for k in range(2)]
-    attributes = {
-        **given,
-        **{
-            f"target_{n}": [e[i] for e in ends] for i, n in enumerate(("treeids", "nodeids", "ids"))
-        },
-        "target_weights": np.random.default_rng().uniform(-1, 1, len(ends)).tolist(),
-        "n_targets": 2,
-        "aggregate_function": how,
-        **({"base_values": base} if base else {}),
-    }
-    _compare("TreeEnsembleRegressor", x, ["y"], attributes)
-
-
-@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
-@pytest.mark.parametrize("weights", ["positive", "any"])
-@pytest.mark.parametrize("classes", [2, 3])
-def test_classes_by_trees(classes: int, weights: str, transform: str) -> None:
-    given = trees(1 if weights == "positive" else 5, 3, 4, seed=classes)
-    ends = leaves_of(given)
-    rng = np.random.default_rng()
-    low = 0.01 if weights == "positive" else -1.0
-    ids = [0 if classes == 2 else i % classes for i in range(len(ends))]
-    attributes = {
-        **given,
-        **{f"class_{n}": [e[i] for e in ends] for i, n in enumerate(("treeids", "nodeids"))},
-        "class_ids": ids,
-        "class_weights": rng.uniform(low, 1, len(ends)).tolist(),
-        "classlabels_int64s": [7, 2, 4][:classes],
-        "post_transform": transform,
-    }
-    _compare("TreeEnsembleClassifier", table(60, 4), ["label", "scores"], attributes)
-
-
-def test_refusals_say_why() -> None:
-    given = trees(1, 2, 3, seed=0)
-    given["nodes_modes"][0] = "BRANCH_GT"
-    given |= {"target_treeids": [0], "target_nodeids": [1], "target_ids": [0]}
-    given["target_weights"] = [1.0]
-    node = node_of("TreeEnsembleRegressor", ["x"], ["y"], **given)
-    model = model_of([node], {"x": table(2, 3)}, ["y"], beyond=_DOMAIN)
-    with pytest.raises(ModelError, match="compare in different ways: BRANCH_GT, BRANCH_LEQ"):
-        load_model(model)
-
-
-def _one_tree(**attributes: Any) -> dict[str, Any]:
-    """A tree of one split and two leaves."""
-    return {
-        "nodes_treeids": [0, 0, 0],
-        "nodes_nodeids": [0, 1, 2],
-        "nodes_featureids": [0, 0, 0],
-        "nodes_values": [0.0, 0.0, 0.0],
-        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
-        "nodes_truenodeids": [1, 0, 0],
-        "nodes_falsenodeids": [2, 0, 0],
-        **attributes,
-    }
-
-
-def test_a_target_that_no_leaf_speaks_of_has_no_base() -> None:
-    x = np.array([[-1.0, 2.0], [1.0, 3.0]], "float32")
-    attributes = _one_tree(
-        target_treeids=[0, 0],
-        target_nodeids=[1, 2],
-        target_ids=[0, 1],
-        target_weights=[0.25, 0.5],
-        n_targets=3,
-        base_values=[1.0, 2.0, 3.0],
-    )
-    _compare("TreeEnsembleRegressor", x, ["y"], attributes)
-
-
 @pytest.mark.parametrize(
     ("operator", "outputs", "attributes", "reason"),
     [
-        (
-            "TreeEnsembleRegressor",
-            ["y"],
-            _one_tree(
-                target_treeids=[0, 0],
-                target_nodeids=[1, 2],
-                target_ids=[0, 0],
-                target_weights=[0.25, 0.5],
-                post_transform="LOGISTIC",
-            ),
-            "a post_transform of one target",
-        ),
-        (
-            "TreeEnsembleClassifier",
-            ["label", "scores"],
-            _one_tree(
-                class_treeids=[0, 0],
-                class_nodeids=[1, 2],
-                class_ids=[1, 1],
-                class_weights=[0.25, 0.5],
-                classlabels_int64s=[0, 1],
-            ),
-            "scores of the second of two classes alone",
-        ),
         ("LinearRegressor", ["y"], {"coefficients": [1.0] * 4}, "2 rows of coefficients for 1"),
         ("FeatureVectorizer", ["y"], {"inputdimensions": [1]}, "another number of columns"),
     ],

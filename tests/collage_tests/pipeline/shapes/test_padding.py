@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.relax.recurrent import recurrent
+from collage.backends.relax.trees import Branches, packed, tree_ensemble
 from collage.bundle.calling.dispatch import cut, pad
 from collage.cost.reference import evaluate
 from collage.importers import ImportedModel, load_model
@@ -131,6 +132,14 @@ def _sequences(emit, x):
     return relax.Tuple([emit(op.nn.relu(part)) for part in parts])
 
 
+def _trees(emit, x):
+    """Two leaves: which, the last feature says."""
+    links = np.array([[1, 2], [1, 1], [2, 2]]).T
+    nodes = Branches(np.array([7, 0, 0]), np.zeros(3, "float32"), *links)
+    table = packed(nodes, np.array([0]), values=np.array([0, -1, 1], "float32"))
+    return tree_ensemble([x, *(relax.const(a, str(a.dtype)) for a in table)], 1)
+
+
 KEPT_APART: dict[str, tuple[Body, Callable[[int], list[tuple[int, ...]]]]] = {
     "conv_net": (_conv_net, _image),
     "attention": (_attention, _image),
@@ -140,6 +149,7 @@ KEPT_APART: dict[str, tuple[Body, Callable[[int], list[tuple[int, ...]]]]] = {
     "flattened": (_flattened, _rows),
     "wrapped": (_wrapped, _rows),
     "numbered": (_numbered, _rows),
+    "trees": (_trees, _rows),
     "sequences": (_sequences, lambda n: [(4, n, 12)]),
     "outer": (lambda emit, x, y: op.matmul(x, y), lambda n: [(n, 8), (8, 9)]),
     "products": (lambda emit, x, y: op.matmul(x, y), lambda n: [(n, 2, 8), (n, 8, 3)]),
@@ -152,6 +162,10 @@ MIXED: dict[str, tuple[Body, Callable[[int], list[tuple[int, ...]]]]] = {
     "sum of all": (lambda emit, x: op.sum(x), _rows),
     "cumsum": (lambda emit, x: op.cumsum(x, axis=0), _rows),
     "flip": (lambda emit, x: op.flip(x, axis=0), _rows),
+    "trees over features": (
+        lambda emit, x: _trees(emit, emit(op.permute_dims(emit(op.concat([x] * 8, 1)), [1, 0]))),
+        _rows,
+    ),
     "steps": (lambda emit, x: emit(_lstm(x))[0], lambda n: [(n, 2, 12)]),
     "gram": (lambda emit, x: op.matmul(emit(op.permute_dims(x, [1, 0])), x), _rows),
     "all against all": (lambda emit, x: op.matmul(x, emit(op.permute_dims(x, [1, 0]))), _rows),
