@@ -18,6 +18,7 @@ from collage.backends.openvino.model import DTYPES
 from collage.backends.openvino.options import PRECISIONS, OpenvinoOptions
 from collage.backends.openvino.problem import Region, write_region
 from collage.backends.openvino.weights import share_constants
+from collage.backends.relax.partitions.region_tensors import region_tensor
 from collage.backends.toolchain import compiling, native
 from collage.backends.toolchain.stubs import Stubs
 
@@ -26,14 +27,6 @@ HEADER = TEMPLATES / "collage_openvino.h"
 
 ELEMENT_TYPES = {name: kind.upper() for name, kind in DTYPES.items()}
 """Relax dtypes and ``ov_element_type_e``."""
-
-_DL_TYPES = {
-    **dict.fromkeys(("float32", "float16"), "kDLFloat"),
-    **dict.fromkeys(("int32", "int64", "int8"), "kDLInt"),
-    "bfloat16": "kDLBfloat",
-    "uint8": "kDLUInt",
-    "bool": "kDLBool",
-}
 
 
 def compile_functions(
@@ -76,6 +69,7 @@ def compile_functions(
         TEMPLATES,
         [region.symbol for region in regions],
         arrays,
+        {"region_tensor": region_tensor},
         entries=[
             (region, native.constant_symbol(model), len(model) - 1)
             for region, model in zip(regions, models, strict=True)
@@ -84,7 +78,6 @@ def compile_functions(
         library=installation.library.name,
         properties=properties,
         element_types=ELEMENT_TYPES,
-        dl_types=_DL_TYPES,
     )
     runtime = runtime_compilation(installation, context).run()
     return stubs.compile([runtime], context, [f"-I{installation.include}"])
@@ -138,6 +131,7 @@ def runtime_compilation(
     include = installation.include
     flags = ["-fvisibility=hidden", f"-I{include}", *compiling.ffi_include_flags()]
     headers = sorted((include / "openvino" / "c").glob("*.h"))
-    flags_header = compiling.TEMPLATES / "denormal_flags.h"
-    depends = [HEADER, compiling.FFI_HEADER, flags_header, *headers]
+    shared = ("denormal_flags.h", "collage_region.h", "region_runtime.h")
+    own = (HEADER, compiling.FFI_HEADER, *(compiling.TEMPLATES / name for name in shared))
+    depends = [*own, *headers]
     return compiling.cached_compilation(TEMPLATES / "openvino_runtime.c", context, flags, depends)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
 
-_ALIGNMENT = 64
+from collage.backends.toolchain.shared_bytes import SharedBytes
 
 
 def share_constants(regions: Sequence[tuple[str, bytes]]) -> tuple[list[str], NDArray[np.uint8]]:
@@ -31,24 +30,15 @@ def share_constants(regions: Sequence[tuple[str, bytes]]) -> tuple[list[str], ND
     >>> texts[1].count('offset="64"'), shared[128:].tobytes()
     (1, b'ijkl')
     """
-    places: dict[bytes, int] = {}
-    pieces: list[bytes] = []
-    end = 0
+    shared = SharedBytes()
     texts = []
     for text, constants in regions:
         root = ElementTree.fromstring(text)
         # Nested models, such as the body of a loop, are written into the same bytes.
         for data in root.iterfind(".//layer[@type='Const']/data"):
             begin, size = int(data.attrib["offset"]), int(data.attrib["size"])
-            piece = constants[begin : begin + size]
-            key = hashlib.sha256(piece).digest()
-            if key not in places:
-                gap = -end % _ALIGNMENT
-                places[key] = end + gap
-                pieces += [bytes(gap), piece]
-                end += gap + size
-            data.set("offset", str(places[key]))
+            data.set("offset", str(shared.place(constants[begin : begin + size])))
         texts.append(ElementTree.tostring(root, encoding="unicode"))
     # A constant without elements, such as the shape of a scalar, needs no byte; OpenVINO reads no
-    # model with constants where there are none at all.
-    return texts, np.frombuffer(b"".join(pieces) or bytes(_ALIGNMENT), np.uint8)
+    # model with constants where there are none at all, so there always are some.
+    return texts, shared.array()

@@ -4,15 +4,11 @@
 
 #include <openvino/c/openvino.h>
 
-#include "collage_ffi.h"
-
-#define COLLAGE_OPENVINO_MAX_RANK 8
+#include "collage_region.h"
 
 typedef struct {
   ov_element_type_e type;
-  DLDataType dtype;
-  int64_t rank;
-  int64_t shape[COLLAGE_OPENVINO_MAX_RANK];
+  collage_region_tensor described;
 } collage_openvino_tensor;
 
 typedef struct {

@@ -1,14 +1,11 @@
 /* Runs regions through OpenVINO's C API: compiled at the first call, one request each that is used
  * again, on the caller's memory. */
 #define _GNU_SOURCE /* dladdr */
-#include <dlfcn.h>
-#include <limits.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "collage_openvino.h"
 #include "denormal_flags.h"
+#include "region_runtime.h"
 
 #define COLLAGE_HIDDEN __attribute__((weak, visibility("hidden")))
 
@@ -66,26 +63,13 @@ static int fail(const collage_openvino_region* region, const char* what, ov_stat
 
 /* A tensor over memory of someone else's. */
 static ov_status_e tensor_over(const collage_openvino_tensor* of, void* data, ov_tensor_t** made) {
-  ov_shape_t shape = {of->rank, (int64_t*)of->shape};
+  ov_shape_t shape = {of->described.rank, (int64_t*)of->described.shape};
   return ov.ov_tensor_create_from_host_ptr_(of->type, shape, data, made);
 }
 
-/* Opens OpenVINO, which lies in the folder `lib` beside this library. It is never closed: threads of
- * its own, which have nothing to do, outlive the last model. */
 static int open_library(const collage_openvino_region* region) {
-  Dl_info here;
-  char place[PATH_MAX], resolved[PATH_MAX];
-  if (dladdr(&ov, &here) == 0 || here.dli_fname == NULL)
-    return collage_fail("RuntimeError", "openvino region '%s': lost", region->symbol);
-  const char* end = strrchr(here.dli_fname, '/');
-  const int length = end == NULL ? 0 : (int)(end - here.dli_fname + 1);
-  snprintf(place, sizeof(place), "%.*slib/%s", length, here.dli_fname, region->library);
-  if (realpath(place, resolved) == NULL)
-    return collage_fail("RuntimeError", "openvino region '%s': there is no %s", region->symbol,
-                        place);
-  void* library = dlopen(resolved, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (library == NULL)
-    return collage_fail("RuntimeError", "openvino region '%s': %s", region->symbol, dlerror());
+  void* library = collage_region_library(region->symbol, region->library, &ov);
+  if (library == NULL) return -1;
 #define LOOK_UP(name)                                                                         \
   ov.name##_ = (__typeof__(ov.name##_))dlsym(library, #name);                                 \
   if (ov.name##_ == NULL)                                                                     \
@@ -105,7 +89,7 @@ static int compile(const collage_openvino_region* region, region_state* state) {
 
   if (core == NULL && open_library(region) != 0) return -1;
   /* The constants are read where they lie, in the library that was mapped. */
-  collage_openvino_tensor bytes = {U8, {kDLUInt, 8, 1}, 1, {region->weights_size}};
+  collage_openvino_tensor bytes = {U8, {{kDLUInt, 8, 1}, 1, {region->weights_size}}};
   if (region->weights_size > 0)
     OV("its constants", tensor_over(&bytes, (void*)region->weights, &state->weights));
   if (core == NULL) OV("no OpenVINO", ov.ov_core_create_(&core));
@@ -170,30 +154,6 @@ static region_state* state_of(collage_openvino_region* region) {
   return state;
 }
 
-static const DLTensor* checked(const collage_openvino_region* region, const TVMFFIAny* args,
-                               int index) {
-  const collage_openvino_tensor* wanted = &region->tensors[index];
-  const DLTensor* tensor = collage_tensor(&args[index]);
-  if (tensor == NULL) {
-    collage_fail("TypeError", "%s: argument %d is not a tensor", region->symbol, index);
-    return NULL;
-  }
-  int same = tensor->ndim == wanted->rank && tensor->dtype.code == wanted->dtype.code &&
-             tensor->dtype.bits == wanted->dtype.bits && tensor->dtype.lanes == 1;
-  for (int axis = 0; same && axis < tensor->ndim; ++axis)
-    same = tensor->shape[axis] == wanted->shape[axis];
-  if (!same)
-    collage_fail("TypeError", "%s: argument %d has not the shape or dtype it was compiled for",
-                 region->symbol, index);
-  else if (tensor->device.device_type != kDLCPU)
-    collage_fail("TypeError", "%s: argument %d is not in host memory", region->symbol, index);
-  else if (!collage_is_contiguous(tensor))
-    collage_fail("ValueError", "%s: argument %d is not contiguous", region->symbol, index);
-  else
-    return tensor;
-  return NULL;
-}
-
 /* Tell the request of an argument's memory, unless it is where it was at the last call. */
 static int bind(const collage_openvino_region* region, region_state* state, int index, void* data) {
   if (state->bound[index] == data) return 0;
@@ -212,7 +172,8 @@ static int bind(const collage_openvino_region* region, region_state* state, int 
 static int infer(const collage_openvino_region* region, region_state* state,
                  const TVMFFIAny* args) {
   for (int i = 0; i < region->num_inputs + region->num_outputs; ++i) {
-    const DLTensor* tensor = checked(region, args, i);
+    const DLTensor* tensor =
+        collage_region_argument(region->symbol, args, i, &region->tensors[i].described);
     if (tensor == NULL || bind(region, state, i, collage_data(tensor)) != 0) return -1;
   }
   OV("failed", ov.ov_infer_request_infer_(state->request));
