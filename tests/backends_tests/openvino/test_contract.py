@@ -10,9 +10,9 @@ from collage.backends.relax.recurrent import Recurrence, recurrent
 from collage.testing.backend_cases import PatternCase, Refusal
 from collage.testing.backend_contract import BackendContract
 from collage.testing.graphs import Emit, constant, graph
-from tests.backends_tests.openvino.cases import NOT_ALONE, PICTURE, cases
 from tests.backends_tests.openvino.support import installed
 from tests.backends_tests.recurrent_layers import layer
+from tests.backends_tests.whole_regions.cases import NOT_ALONE, PICTURE, cases
 
 pytestmark = installed
 
@@ -23,12 +23,12 @@ class TestOpenvinoContract(BackendContract):
     @pytest.fixture(scope="class")
     @classmethod
     def cases(cls) -> list[PatternCase]:
-        return cases()
+        return cases("openvino")
 
     @pytest.fixture(scope="class")
     @classmethod
     def needing_context(cls) -> set[str]:
-        return set(NOT_ALONE)
+        return {f"openvino.{name}" for name in NOT_ALONE}
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -17,7 +17,7 @@ from collage.search.dataflow import DataflowGraph
 from collage.search.rules import default_rules
 from collage.targets import resolve_targets
 from collage.testing import graph
-from tests.backends_tests.openvino.support import Library, installed
+from tests.backends_tests.openvino.support import REGIONS, installed
 
 pytestmark = installed
 
@@ -83,5 +83,5 @@ def test_a_region_whose_only_constant_has_no_elements(context: BuildContext) -> 
     """The shape of a scalar is such a constant."""
     mod = graph([(1, 1)], lambda emit, x: op.reshape(emit(op.exp(x)), ()))
     x = np.array([[0.5]], np.float32)
-    library = Library({"scalar": mod}, context)
+    library = REGIONS.library({"scalar": mod}, context)
     np.testing.assert_allclose(library.run("scalar", [x])[0], np.exp(x[0, 0]), rtol=1e-6)

@@ -1,8 +1,9 @@
-"""One graph for every pattern of the OpenVINO backend."""
+"""One graph for every operator that libraries of whole regions have a pattern for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from tvm import relax
@@ -17,9 +18,7 @@ from tests.backends_tests.recurrent_layers import layer
 PICTURE = (2, 4, 9, 11)
 SIDES = {1: (9,), 2: (9, 8), 3: (5, 6, 7)}
 
-NOT_ALONE = frozenset(
-    {"openvino.isnan", "openvino.isinf", "openvino.isfinite", "openvino.batch_norm"}
-)
+NOT_ALONE = ("isnan", "isinf", "isfinite", "batch_norm")
 """What the first find is not among a case's inputs, and Relax's own pass joins no part of a tuple.
 They have tests of their own."""
 
@@ -34,15 +33,16 @@ def case(
 ) -> PatternCase:
     """One operator on inputs of these shapes."""
     mod = graph(shapes, lambda emit, *x: body(*x), dtype)
-    return PatternCase(f"openvino.{name}", mod, low, high)
+    return PatternCase(name, mod, low, high)
 
 
-def cases() -> list[PatternCase]:
-    """All of them."""
-    return [
+def cases(backend: str) -> list[PatternCase]:
+    """All of them, as a backend's patterns are called."""
+    found = [
         *_elementwise(), *_logic(), *_movement(), *_gathering(), *_reductions(), *_norms(),
         *_pictures(), *_products(), *_recurrent(), *_in_steps(),
     ]  # fmt: skip
+    return [replace(one, pattern=f"{backend}.{one.pattern}") for one in found]
 
 
 def _elementwise() -> Iterator[PatternCase]:
@@ -176,7 +176,7 @@ def _products() -> Iterator[PatternCase]:
 def _recurrent() -> Iterator[PatternCase]:
     one = Recurrence("gru", "bidirectional", 5, 3, 37, "float32", False)
     for name in ("", "_bias"):
-        yield PatternCase(f"openvino.recurrent{name}", layer(one, 11, bias=bool(name)), -1.0, 1.0)
+        yield PatternCase(f"recurrent{name}", layer(one, 11, bias=bool(name)), -1.0, 1.0)
 
 
 def _in_steps() -> Iterator[PatternCase]:
@@ -185,7 +185,7 @@ def _in_steps() -> Iterator[PatternCase]:
         there = emit(op.quantize(x, step, zero, axis=1, out_dtype="int8"))
         return op.dequantize(there, step, zero, axis=1)
 
-    yield PatternCase("openvino.round_to_bytes", graph([PICTURE], rounded))
+    yield PatternCase("round_to_bytes", graph([PICTURE], rounded))
     whole = np.random.default_rng().integers(-63, 64, (37, 5))
     scales = np.linspace(0.01, 0.02, 5, dtype=np.float32)
     yield case(

@@ -1,4 +1,4 @@
-"""Recurrent layers as one operator of OpenVINO's, of every cell in every direction."""
+"""Recurrent layers as one operator of a library's, of every cell in every direction."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import numpy as np
 from collage.backends.contract import BuildContext
 from collage.backends.relax.recurrent import Recurrence
 from collage.cost.reference import evaluate
-from tests.backends_tests.openvino.support import Library, installed, is_taken_whole, target
 from tests.backends_tests.recurrent_layers import KINDS, layer
+from tests.backends_tests.whole_regions.regions import Regions
 
-pytestmark = installed
 
-
-def test_every_cell_in_every_direction(context: BuildContext) -> None:
+def test_every_cell_in_every_direction(regions: Regions, context: BuildContext) -> None:
     seed = int(np.random.SeedSequence().entropy) % 2**32
     rng, graphs = np.random.default_rng(seed), {}
     for index, (cell, direction) in enumerate(KINDS):
@@ -24,8 +22,8 @@ def test_every_cell_in_every_direction(context: BuildContext) -> None:
             flags = {"bias": (index + batch) % 2 == 1, "given": (index + batch) % 3 > 0}
             mod = layer(one, int(rng.integers(1, 50)), rng=rng, **flags)
             graphs[f"{cell} {direction} {batch} {ends_early} {seed}"] = mod
-    assert all(is_taken_whole(mod, target()) for mod in graphs.values())
-    library = Library(graphs, context)
+    assert all(regions.is_taken_whole(mod, regions.target()) for mod in graphs.values())
+    library = regions.library(graphs, context)
     for name, mod in graphs.items():
         shapes = [[int(n) for n in param.ty.shape] for param in mod["main"].params]
         inputs = [rng.uniform(-1, 1, shape).astype("float32") for shape in shapes]

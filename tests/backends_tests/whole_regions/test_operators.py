@@ -1,4 +1,4 @@
-"""Every operator of an importer that OpenVINO takes comes out right, in every dtype."""
+"""Every operator of an importer that a library takes comes out right, in every dtype."""
 
 from __future__ import annotations
 
@@ -9,28 +9,21 @@ import tvm
 from collage.backends.contract import BuildContext
 from collage.cost.reference import evaluate, largest_error
 from collage.normalize import normalize
-from tests.backends_tests.openvino.support import (
-    Library,
-    installed,
-    is_taken_whole,
-    target,
-)
 from tests.backends_tests.tvm.operators import Operator, operators
-
-pytestmark = installed
+from tests.backends_tests.whole_regions.regions import Regions
 
 _TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
 """Half precision is rounded where it is stored."""
 
-_LEAST = {"float32": 160, "float16": 160, "bfloat16": 160}
+_LEAST = {"openvino": 160, "onnxruntime": 150}
 """How many of the operators it takes, at the least."""
 
 _TUPLES = frozenset({"split-concat"})
 """Relax's own pass hands tuples to a partition, which a search never does."""
 
 
-def _graphs(dtype: str) -> dict[str, tuple[Operator, tvm.IRModule]]:
-    wanted, found = target(), {}
+def _graphs(regions: Regions, dtype: str) -> dict[str, tuple[Operator, tvm.IRModule]]:
+    wanted, found = regions.target(), {}
     for operator in operators():
         if operator.name in _TUPLES:
             continue
@@ -38,7 +31,7 @@ def _graphs(dtype: str) -> dict[str, tuple[Operator, tvm.IRModule]]:
             mod = normalize(operator.module(dtype))
         except (TypeError, tvm.error.InternalError):
             continue  # Relax has no such operator in this dtype.
-        if is_taken_whole(mod, wanted):
+        if regions.is_taken_whole(mod, wanted):
             found[operator.name] = operator, mod
     return found
 
@@ -48,10 +41,14 @@ def _graphs(dtype: str) -> dict[str, tuple[Operator, tvm.IRModule]]:
     ["float32", pytest.param("float16", marks=pytest.mark.slow),
      pytest.param("bfloat16", marks=pytest.mark.slow)],
 )  # fmt: skip
-def test_operators_agree_with_the_reference(dtype: str, context: BuildContext) -> None:
-    graphs = _graphs(dtype)
-    assert len(graphs) >= _LEAST[dtype]
-    library = Library({name: mod for name, (_, mod) in graphs.items()}, context)
+def test_operators_agree_with_the_reference(
+    regions: Regions, dtype: str, context: BuildContext
+) -> None:
+    if dtype != "float32" and regions.name == "onnxruntime":
+        pytest.skip("its regions have no half precision")
+    graphs = _graphs(regions, dtype)
+    assert len(graphs) >= _LEAST[regions.name]
+    library = regions.library({name: mod for name, (_, mod) in graphs.items()}, context)
     rng = np.random.default_rng()
     wrong = []
     for name, (operator, mod) in graphs.items():
