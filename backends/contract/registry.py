@@ -28,7 +28,10 @@ from collage.backends.contract.target import BackendTarget
 from collage.backends.devices import device_named
 
 ENTRY_POINT_GROUP = "collage.backends"
-BUILTIN = ("tvm", "onednn", "openblas", "openvino", "cutlass", "cublas", "cudnn", "tensorrt")
+BUILTIN = (
+    *("tvm", "onednn", "openblas", "openvino", "onnxruntime"),
+    *("cutlass", "cublas", "cudnn", "tensorrt"),
+)
 
 _LOADING = threading.RLock()
 _backends: dict[str, Backend] = {}

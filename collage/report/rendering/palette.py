@@ -9,6 +9,7 @@ KNOWN = {
     "onednn": "#2a78d6",
     "openblas": "#1baf7a",
     "openvino": "#0f8fa8",
+    "onnxruntime": "#8f6b2e",
     "cutlass": "#eda100",
     "cublas": "#e87ba4",
     "cudnn": "#4a3aa7",

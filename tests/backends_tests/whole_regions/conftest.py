@@ -7,7 +7,7 @@ import pytest
 from tests.backends_tests.whole_regions.regions import Regions
 
 
-@pytest.fixture(params=["openvino"])
+@pytest.fixture(params=["openvino", "onnxruntime"])
 def regions(request: pytest.FixtureRequest) -> Regions:
     """A backend that is installed; the test is skipped where it is not."""
     found = Regions(request.param)
