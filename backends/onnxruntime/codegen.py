@@ -13,7 +13,7 @@ from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import CodegenError
 from collage.backends.onnxruntime import converters  # noqa: F401 - registers them
 from collage.backends.onnxruntime.library import OnnxruntimeInstallation, python_api
-from collage.backends.onnxruntime.model import ELEMENT_TYPES, WEIGHTS, Array
+from collage.backends.onnxruntime.model import ELEMENT_TYPES, WEIGHTS
 from collage.backends.onnxruntime.options import OnnxruntimeOptions
 from collage.backends.onnxruntime.problem import Region, write_region
 from collage.backends.relax.partitions.region_tensors import region_tensor
@@ -55,8 +55,10 @@ def compile_functions(
     pool = SharedBytes()
     regions = [write_region(function, pool) for function in functions]
     shared = pool.array()
+    # The binding keeps no reference to it.
+    weights = shared.tobytes()
     for region in regions:
-        _load(region, shared)
+        _load(region, weights)
     models = [np.frombuffer(region.model, np.uint8) for region in regions]
     arrays = {native.constant_symbol(array): array for array in (*models, shared)}
     stubs = Stubs.render(
@@ -89,7 +91,7 @@ def _settings_of(context: BuildContext) -> Mapping[str, str]:
     }
 
 
-def _load(region: Region, shared: Array) -> None:
+def _load(region: Region, weights: bytes) -> None:
     """Let onnxruntime read a region, so that what it refuses is known before it is deployed."""
     api = python_api()
     options = api.SessionOptions()
@@ -98,9 +100,7 @@ def _load(region: Region, shared: Array) -> None:
     options.add_session_config_entry("session.disable_prepacking", "1")
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    options.add_external_initializers_from_files_in_memory(
-        [WEIGHTS], [shared.tobytes()], [len(shared)]
-    )
+    options.add_external_initializers_from_files_in_memory([WEIGHTS], [weights], [len(weights)])
     try:
         api.InferenceSession(region.model, options, providers=["CPUExecutionProvider"])
     except Exception as err:
