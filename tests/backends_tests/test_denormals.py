@@ -85,6 +85,8 @@ CASES: dict[str, tuple[str, tuple[int, ...], float, Callable[[Emit, relax.Expr],
     "openvino_parallel": ("openvino", (512, 128), 1e-20, scaled),
     "openvino_product": ("openvino", (512, 16), 1e-20, product),
     "openvino_pool": ("openvino", (1, 64, 32, 32), 1e-40, pooled),
+    "onnxruntime_parallel": ("onnxruntime", (512, 128), 1e-20, scaled),
+    "onnxruntime_product": ("onnxruntime", (512, 16), 1e-20, product),
 }
 
 

@@ -54,6 +54,7 @@ SECOND = {
     "onednn": {"layout": "nhwc"},
     "openblas": {"epilogues": False},
     "openvino": {"precision": "bfloat16"},
+    "onnxruntime": {"blocked": False},
 }
 
 

@@ -64,7 +64,7 @@ def bundle(weights: list[np.ndarray], tmp_path_factory: pytest.TempPathFactory) 
     return _result(weights, "tvm", weights="beside").export(folder, with_runtime=True)
 
 
-@pytest.mark.parametrize("backend", ["tvm", "onednn", "openblas", "openvino"])
+@pytest.mark.parametrize("backend", ["tvm", "onednn", "openblas", "openvino", "onnxruntime"])
 def test_the_numbers_are_numpys(backend: str, weights: list[np.ndarray], tmp_path: Path) -> None:
     if not get_backend(backend).probe().usable:
         pytest.skip(f"{backend} is not here")

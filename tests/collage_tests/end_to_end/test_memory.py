@@ -93,6 +93,7 @@ def _peak_and_stated(mod: tvm.IRModule, backend: str, folder: Path) -> tuple[int
         pytest.param("dense", "tvm", marks=pytest.mark.slow),
         pytest.param("dense", "openblas", marks=pytest.mark.slow),
         pytest.param("dense", "openvino", marks=pytest.mark.slow),
+        pytest.param("dense", "onnxruntime", marks=pytest.mark.slow),
         pytest.param("convolutions", "tvm", marks=pytest.mark.slow),
         pytest.param("convolutions", "onednn", marks=pytest.mark.slow),
     ],
