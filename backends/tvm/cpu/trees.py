@@ -77,4 +77,5 @@ def _rows_of_a_task(one: Ensemble, threads: int) -> int:
     widest = max(one.features, one.targets) * (8 if one.dtype == "float64" else 4)
     most = max(1, _MOST_BYTES // widest // _ROWS_AT_ONCE)
     fair = math.ceil(one.rows / (4 * threads) / _ROWS_AT_ONCE)
-    return _ROWS_AT_ONCE * min(most, fair)
+    fewest = math.ceil(_FEWEST_WALKS / one.trees / _ROWS_AT_ONCE)
+    return _ROWS_AT_ONCE * min(most, max(fair, fewest))
