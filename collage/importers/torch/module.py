@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,12 @@ from collage.backends.contract.errors import InputError, ModelError, telling_lin
 
 ExampleInputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """What a module is called with, by position or by name."""
+
+_ASKING = (
+    re.compile(r'The following call raised this error:.*?File "([^"]+)", line (\d+)', re.S),
+    re.compile(r"Caused by: \(([^\s:]+):(\d+) in "),
+)
+"""Where PyTorch says which line needed to know what a tensor holds; the first is the model's."""
 
 
 def is_module(source: object) -> bool:
@@ -109,9 +116,24 @@ def export_module(
         except Exception as err:  # noqa: BLE001 - torch raises anything; the first says why
             failed = failed or err
     assert failed is not None, "it was tried"
-    raise ModelError(
-        f"torch.export cannot export '{name}': {telling_line(failed)}", value=name
-    ) from failed
+    reason = _undecided(failed) or telling_line(failed)
+    raise ModelError(f"torch.export cannot export '{name}': {reason}", value=name) from failed
+
+
+def _undecided(error: Exception) -> str | None:
+    """Which line of a model asks what tensors hold; None where that is not what went wrong."""
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    if not isinstance(error, GuardOnDataDependentSymNode):
+        return None
+    found = next(filter(None, (place.search(str(error)) for place in _ASKING)), None)
+    if found is None:
+        return None
+    return (
+        f"what runs depends on what tensors hold at {found[1]}:{found[2]}; write that with "
+        'torch.cond or torch.where, or call torch.compile(model, backend="collage"), which '
+        "compiles what lies before and behind it"
+    )
 
 
 def _call(module: Any, example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -283,7 +283,12 @@ class GivesNone(torch.nn.Module):  # type: ignore[misc,name-defined]
         (torch.nn.ReLU(), (1, 2, 3), InputError, "'ReLU' cannot be called .* too many positional"),
         (torch.nn.ReLU(), {"y": 1}, InputError, "'ReLU' cannot be called .* missing .*'input'"),
         (torch.nn.Linear(3, 4), torch.zeros(2, 5), ModelError, "torch.export cannot export 'Lin"),
-        (Branches(), torch.zeros(2), ModelError, "torch.export cannot export 'Branches'"),
+        (
+            Branches(),
+            torch.zeros(2),
+            ModelError,
+            "cannot export 'Branches': .*at .*test_torch_modules.py:[0-9]+; .*torch.cond",
+        ),
         (
             Counting(),
             torch.zeros(2),
