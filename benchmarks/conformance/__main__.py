@@ -2,7 +2,7 @@
 
     python -m benchmarks.conformance --out out/conformance
     python -m benchmarks.conformance --backends tvm --cases lstm,gru --again
-    python -m benchmarks.conformance --backends onnxruntime,"openvino itself"
+    python -m benchmarks.conformance --backends "onnxruntime itself,openvino itself"
     python -m benchmarks.conformance --backends cuda,"cuda libraries" --jobs 16    (on a GPU)
 
 Each case is imported, optimized without measuring, exported, loaded and run, and compared with
@@ -22,7 +22,7 @@ from benchmarks.conformance.cases import cases
 from benchmarks.conformance.runs import ON_A_GPU, PEERS, Suite, add_arguments, named, run_cases
 from benchmarks.zoo.results import Row
 
-CHOICES = ("tvm", "onednn", "openblas", "openvino", "all", *PEERS)
+CHOICES = ("tvm", "onednn", "openblas", "openvino", "onnxruntime", "all", *PEERS)
 SUITE = Suite(
     *("onnx", "conformance.jsonl", "conformance.md", "benchmarks.conformance.worker"),
     cases_a_child=200,

@@ -75,7 +75,7 @@ def _openvino(case: Case) -> list[Array]:
     return [np.asarray(found[one]) for one in compiled.outputs]
 
 
-_ENGINES = {"onnxruntime": _onnxruntime, "openvino itself": _openvino}
+_ENGINES = {"onnxruntime itself": _onnxruntime, "openvino itself": _openvino}
 
 
 def lacking(rows: Sequence[Row]) -> list[str]:

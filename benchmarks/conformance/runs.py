@@ -19,7 +19,7 @@ from benchmarks.zoo.results import Results, Row
 
 OUTCOMES = ("passed", "refused", "wrong", "crashed")
 BAD = ("wrong", "crashed")
-PEERS = ("onnxruntime", "openvino itself")
+PEERS = ("onnxruntime itself", "openvino itself")
 """Other engines, which the same cases may be given to."""
 
 ON_A_GPU = ("cuda", "cuda libraries")

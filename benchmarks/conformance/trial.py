@@ -17,7 +17,7 @@ from collage.pipeline.covers import seeds_of
 from collage.pipeline.imported import import_model
 from collage.targets import resolve_targets
 
-EVERYTHING = ("onednn", "openblas", "openvino")
+EVERYTHING = ("onednn", "openblas", "openvino", "onnxruntime")
 
 LIBRARIES = ("cutlass", "cublas", "cudnn")
 
