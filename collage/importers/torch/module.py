@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from collage.backends.contract.errors import InputError, ModelError, telling_line
+from collage.importers.torch.caches import gives_cache, plain_caches, without_cache
 
 ExampleInputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """What a module is called with, by position or by name."""
@@ -100,24 +101,33 @@ def export_module(
     name = type(module).__name__
     if not is_module(module):
         raise InputError(f"dynamic_shapes are for a torch.nn.Module, not for a {name}", value=name)
-    import torch
-
     args, kwargs = _call(module, example_inputs)
-    options = {"dynamic_shapes": dynamic_shapes}
-    # What bodies of control flow were traced with before must not open their dimensions.
-    fixed = torch._dynamo.config.patch(automatic_dynamic_shapes=False)
     failed: Exception | None = None
     # Strictly it reads the code, and takes bodies behind others that it otherwise does not.
-    for strict in (False, True):
+    ways = [(False, False), (True, False)] + [(False, True)] * gives_cache(module)
+    for strict, bare in ways:
         try:
-            with _evaluating(module), torch.no_grad(), fixed:
-                program = torch.export.export(module, args, kwargs, strict=strict, **options)
+            with without_cache(module) if bare else plain_caches(module):
+                program = _exported(module, args, kwargs, dynamic_shapes, strict=strict)
             return ExportedModule(name, program, inspect.signature(module.forward))
         except Exception as err:  # noqa: BLE001 - torch raises anything; the first says why
             failed = failed or err
     assert failed is not None, "it was tried"
     reason = _undecided(failed) or telling_line(failed)
     raise ModelError(f"torch.export cannot export '{name}': {reason}", value=name) from failed
+
+
+def _exported(
+    module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any, *, strict: bool
+) -> Any:
+    import torch
+
+    # What bodies of control flow were traced with before must not open their dimensions.
+    fixed = torch._dynamo.config.patch(automatic_dynamic_shapes=False)
+    with _evaluating(module), torch.no_grad(), fixed:
+        return torch.export.export(
+            module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
+        )
 
 
 def _undecided(error: Exception) -> str | None:
