@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-import torch
-
 import collage
 from collage.backends.contract.errors import ModelError
 from collage.cost.models import RooflineCostModel
 
 pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
 
 
 class Layer:
