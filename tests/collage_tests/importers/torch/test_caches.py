@@ -14,7 +14,7 @@ from collage.backends.contract.errors import ModelError
 from collage.cost.models import RooflineCostModel
 
 pytestmark = pytest.mark.torch
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", exc_type=ImportError)
 
 
 class Layer:
