@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from tvm import relax
 
 from collage.backends.onnxruntime.model import OrtTensor
 from collage.backends.onnxruntime.problem import RegionWriter, converts
-from collage.backends.relax.calls.arguments import attention_scale
-
-_MASKED = -1e9
-"""Far below any score: what a masked position adds."""
+from collage.backends.relax.calls.arguments import attention_scale, causal_bias
 
 
 @converts("matmul")
@@ -21,21 +17,13 @@ def _matmul(w: RegionWriter, call: relax.Call) -> OrtTensor:
 @converts("nn.attention", "nn.attention_bias")
 def _attention(w: RegionWriter, call: relax.Call) -> OrtTensor:
     query, key, value = (w.tensor(arg) for arg in call.args[:3])
-    rows, columns = w.shape(query)[1], w.shape(key)[1]
     query, value = (w.permute(x, (0, 2, 1, 3)) for x in (query, value))
     query = w.node("Mul", query, w.number(attention_scale(call)))
     scores = w.node("MatMul", query, w.permute(key, (0, 2, 3, 1)))
     if len(call.args) > 3:
         scores = w.node("Add", scores, w.tensor(call.args[3]))
-    if call.attrs.causal_mask is not None:
-        hidden = _hidden(rows, columns, str(call.attrs.causal_mask))
+    hidden = causal_bias(call)
+    if hidden is not None:
         scores = w.node("Add", scores, w.constant(hidden))
     mixed = w.node("MatMul", w.node("Softmax", scores, axis=3), value)
     return w.permute(mixed, (0, 2, 1, 3))
-
-
-def _hidden(rows: int, columns: int, causal: str) -> np.ndarray:
-    """What a causal mask adds to the scores."""
-    last = columns - rows if causal == "BottomRight" else 0
-    allowed = np.tri(rows, columns, last, dtype=bool)[np.newaxis, np.newaxis]
-    return np.where(allowed, 0.0, _MASKED).astype(np.float32)

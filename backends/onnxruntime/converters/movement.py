@@ -22,13 +22,8 @@ def _split(w: RegionWriter, call: relax.Call) -> list[OrtTensor]:
 
 
 def _sliced(w: RegionWriter, x: OrtTensor, taken: Slice, shape: tuple[int, ...]) -> OrtTensor:
-    ends = []
-    for start, step, extent in zip(taken.start, taken.step, shape, strict=True):
-        end = start + step * extent
-        # A negative end would count from the last element.
-        ends.append(end if end >= 0 else -(2**31))
     axes = list(range(len(shape)))
-    return w.node("Slice", x, *map(w.integers, (taken.start, ends, axes, taken.step)))
+    return w.node("Slice", x, *map(w.integers, (taken.start, taken.ends(shape), axes, taken.step)))
 
 
 @converts("strided_slice")
@@ -39,11 +34,8 @@ def _strided_slice(w: RegionWriter, call: relax.Call) -> OrtTensor:
 @converts("flip")
 def _flip(w: RegionWriter, call: relax.Call) -> OrtTensor:
     shape = static_shape(call)
-    axis = int(call.attrs.axis) % len(shape)
-    backward = [axis == place for place in range(len(shape))]
-    start = tuple(extent - 1 if back else 0 for extent, back in zip(shape, backward, strict=True))
-    step = tuple(-1 if back else 1 for back in backward)
-    return _sliced(w, w.tensor(call.args[0]), Slice(start, step), shape)
+    taken = Slice.backwards(int(call.attrs.axis), shape)
+    return _sliced(w, w.tensor(call.args[0]), taken, shape)
 
 
 PAD_MODES = {

@@ -10,29 +10,8 @@ from collage.backends.onnxruntime.model import OrtTensor
 from collage.backends.onnxruntime.problem import RegionWriter, converts
 from collage.backends.relax.calls.layouts import data_layout, order, spatial_rank
 from collage.backends.relax.calls.pooling import SPATIAL, PoolPadding
+from collage.backends.relax.partitions.channels_first import ChannelsFirst
 from collage.backends.relax.static_shape import static_shape
-
-
-class ChannelsFirst:
-    """A tensor brought to (N, C, spatial...), and back.
-
-    Parameters
-    ----------
-    w : RegionWriter
-        Gets the permutations.
-    layout : str
-        Of the data, such as ``NHWC``.
-    """
-
-    def __init__(self, w: RegionWriter, layout: str) -> None:
-        self._w, self._layout = w, layout
-        self._plain = "NC" + layout.replace("N", "").replace("C", "")
-
-    def enter(self, expr: relax.Expr) -> OrtTensor:
-        return self._w.permute(self._w.tensor(expr), order(self._layout, self._plain))
-
-    def leave(self, y: OrtTensor) -> OrtTensor:
-        return self._w.permute(y, order(self._plain, self._layout))
 
 
 @converts(*(f"nn.conv{rank}d" for rank in (1, 2, 3)))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 from tvm import relax
 
 from collage.backends.openvino.model import OvTensor
 from collage.backends.openvino.problem import RegionWriter, converts
-from collage.backends.relax.calls.arguments import attention_scale
+from collage.backends.relax.calls.arguments import attention_scale, causal_bias
 from collage.backends.relax.static_shape import static_shape, tensor_dtype
-
-_MASKED = -1e9
-"""Far below any score: what a masked position adds."""
 
 
 @converts("matmul")
@@ -28,16 +24,8 @@ def _attention(w: RegionWriter, call: relax.Call) -> OvTensor:
     scores = w.op.matmul(query, key, False, True).output(0)
     if len(call.args) > 3:
         scores = w.op.add(scores, w.tensor(call.args[3])).output(0)
-    if call.attrs.causal_mask is not None:
-        rows, columns = w.shape(scores)[2:]
-        hidden = _hidden(rows, columns, str(call.attrs.causal_mask))
+    hidden = causal_bias(call)
+    if hidden is not None:
         scores = w.op.add(scores, w.cast(w.constant(hidden), tensor_dtype(call))).output(0)
     chances = w.op.softmax(scores, 3)
     return w.permute(w.op.matmul(chances, value, False, False).output(0), (0, 2, 1, 3))
-
-
-def _hidden(rows: int, columns: int, causal: str) -> np.ndarray:
-    """What a causal mask adds to the scores."""
-    last = columns - rows if causal == "BottomRight" else 0
-    allowed = np.tri(rows, columns, last, dtype=bool)[np.newaxis, np.newaxis]
-    return np.where(allowed, 0.0, _MASKED).astype(np.float32)

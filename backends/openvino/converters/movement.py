@@ -23,12 +23,9 @@ def _split(w: RegionWriter, call: relax.Call) -> list[OvTensor]:
 
 
 def _sliced(w: RegionWriter, x: OvTensor, taken: Slice, shape: tuple[int, ...]) -> OvTensor:
-    ends = []
-    for start, step, extent in zip(taken.start, taken.step, shape, strict=True):
-        end = start + step * extent
-        # A negative end would count from the last element.
-        ends.append(end if end >= 0 else -(2**31))
-    start, end, step = (w.integers(values) for values in (taken.start, ends, taken.step))
+    start, end, step = (
+        w.integers(values) for values in (taken.start, taken.ends(shape), taken.step)
+    )
     return w.op.slice(x, start, end, step, w.integers(range(len(shape)))).output(0)
 
 
@@ -40,11 +37,8 @@ def _strided_slice(w: RegionWriter, call: relax.Call) -> OvTensor:
 @converts("flip")
 def _flip(w: RegionWriter, call: relax.Call) -> OvTensor:
     shape = static_shape(call)
-    axis = int(call.attrs.axis) % len(shape)
-    backward = [axis == place for place in range(len(shape))]
-    start = tuple(extent - 1 if back else 0 for extent, back in zip(shape, backward, strict=True))
-    step = tuple(-1 if back else 1 for back in backward)
-    return _sliced(w, w.tensor(call.args[0]), Slice(start, step), shape)
+    taken = Slice.backwards(int(call.attrs.axis), shape)
+    return _sliced(w, w.tensor(call.args[0]), taken, shape)
 
 
 PAD_MODES = {"constant": "constant", "edge": "edge", "replicate": "edge", "reflect": "reflect"}

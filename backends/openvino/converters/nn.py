@@ -12,33 +12,8 @@ from collage.backends.openvino.model import OvTensor
 from collage.backends.openvino.problem import RegionWriter, converts
 from collage.backends.relax.calls.layouts import data_layout, order, spatial_rank
 from collage.backends.relax.calls.pooling import SPATIAL, PoolPadding, split_padding
+from collage.backends.relax.partitions.channels_first import ChannelsFirst
 from collage.backends.relax.static_shape import static_shape
-
-
-class ChannelsFirst:
-    """A tensor brought to (N, C, spatial...), and back.
-
-    OpenVINO takes out what neighbours undo.
-
-    Parameters
-    ----------
-    w : RegionWriter
-        Gets the permutations.
-    call : relax.Call
-        The operator.
-    layout : str
-        Of its data, such as ``NHWC``.
-    """
-
-    def __init__(self, w: RegionWriter, call: relax.Call, layout: str) -> None:
-        self._w, self._layout = w, layout
-        self._plain = "NC" + layout.replace("N", "").replace("C", "")
-
-    def enter(self, expr: relax.Expr) -> OvTensor:
-        return self._w.permute(self._w.tensor(expr), order(self._layout, self._plain))
-
-    def leave(self, y: OvTensor) -> OvTensor:
-        return self._w.permute(y, order(self._plain, self._layout))
 
 
 @converts(*(f"nn.conv{rank}d" for rank in (1, 2, 3)))
@@ -62,7 +37,7 @@ def _convolve(
     **more: Any,
 ) -> OvTensor:
     attrs, rank = call.attrs, spatial_rank(call)
-    form = ChannelsFirst(w, call, str(attrs.data_layout))
+    form = ChannelsFirst(w, str(attrs.data_layout))
     kernel = _kernel(w, call, order(str(attrs.kernel_layout), channels + SPATIAL[rank]))
     groups = int(attrs.groups)
     before, after = split_padding(attrs.padding, rank)
@@ -101,7 +76,7 @@ def _kernel(w: RegionWriter, call: relax.Call, axes: Sequence[int]) -> OvTensor:
 @converts(*(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1, 2, 3)))
 def _pool(w: RegionWriter, call: relax.Call) -> OvTensor:
     attrs = call.attrs
-    form = ChannelsFirst(w, call, data_layout(call))
+    form = ChannelsFirst(w, data_layout(call))
     padding = PoolPadding.of(call)
     settings = {
         "strides": [int(step) for step in attrs.strides],
@@ -123,7 +98,7 @@ def _pool(w: RegionWriter, call: relax.Call) -> OvTensor:
 @converts(*(f"nn.adaptive_{kind}_pool{rank}d" for kind in ("avg", "max") for rank in (1, 2, 3)))
 def _adaptive_pool(w: RegionWriter, call: relax.Call) -> OvTensor:
     layout, rank = data_layout(call), spatial_rank(call)
-    form = ChannelsFirst(w, call, layout)
+    form = ChannelsFirst(w, layout)
     x, shape = form.enter(call.args[0]), static_shape(call)
     out = [shape[layout.index(axis)] for axis in SPATIAL[rank]]
     kind = "mean" if ".adaptive_avg_" in str(call.op.name) else "max"
@@ -153,7 +128,7 @@ counterpart."""
 @converts("image.resize2d")
 def _resize2d(w: RegionWriter, call: relax.Call) -> OvTensor:
     attrs, layout, shape = call.attrs, str(call.attrs.layout), static_shape(call)
-    form = ChannelsFirst(w, call, layout)
+    form = ChannelsFirst(w, layout)
     rounding = RESIZE_ROUNDING.get(str(attrs.rounding_method), "floor")
     made = w.op.interpolate(
         form.enter(call.args[0]),

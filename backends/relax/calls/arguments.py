@@ -107,6 +107,43 @@ class Slice:
             start[axis] = min(max(begin, 0), extent if step[axis] > 0 else extent - 1)
         return cls(tuple(start), tuple(step))
 
+    @classmethod
+    def backwards(cls, axis: int, shape: Sequence[int]) -> Slice:
+        """All of a tensor, along one axis from its end.
+
+        Parameters
+        ----------
+        axis : int
+            Negative ones count from the last.
+        shape : sequence of int
+            Of the tensor.
+
+        Examples
+        --------
+        >>> Slice.backwards(-1, (2, 7))
+        Slice(start=(0, 6), step=(1, -1))
+        """
+        start, step = [0] * len(shape), [1] * len(shape)
+        start[axis], step[axis] = shape[axis] - 1, -1
+        return cls(tuple(start), tuple(step))
+
+    def ends(self, taken: Sequence[int]) -> list[int]:
+        """By axis the first place that is not reached, for libraries in which a negative one counts
+        from the end: far below 0 where that is before the first.
+
+        Parameters
+        ----------
+        taken : sequence of int
+            How many elements are taken.
+
+        Examples
+        --------
+        >>> Slice(start=(0, 6), step=(1, -2)).ends((2, 4))
+        [2, -2147483648]
+        """
+        ends = (a + b * n for a, b, n in zip(self.start, self.step, taken, strict=True))
+        return [end if end >= 0 else -(2**31) for end in ends]
+
 
 def attention_scale(call: relax.Call) -> float:
     """What the scores of an ``attention`` are multiplied by.
@@ -121,6 +158,37 @@ def attention_scale(call: relax.Call) -> float:
     if scale is not None:
         return float(scale)
     return 1.0 / math.sqrt(static_shape(call.args[0], "the query")[-1])
+
+
+_MASKED = -1e9
+"""Far below any score, and in the range of all float types but float16."""
+
+
+def causal_bias(call: relax.Call) -> NDArray[np.float32] | None:
+    """What an ``attention``'s causal mask adds to its scores; None where it has none.
+
+    Parameters
+    ----------
+    call : relax.Call
+        Of ``attention`` or ``attention_bias``.
+
+    Returns
+    -------
+    ndarray or None
+        Of shape (1, 1, queries, keys).
+
+    Examples
+    --------
+    >>> q = relax.Var("q", relax.TensorType((1, 2, 4, 8), "float32"))
+    >>> causal_bias(relax.op.nn.attention(q, q, q, causal_mask="TopLeft")).tolist()
+    [[[[0.0, -1000000000.0], [0.0, 0.0]]]]
+    """
+    if call.attrs.causal_mask is None:
+        return None
+    rows, columns = (static_shape(arg)[1] for arg in call.args[:2])
+    last = columns - rows if str(call.attrs.causal_mask) == "BottomRight" else 0
+    allowed = np.tri(rows, columns, last, dtype=bool)[np.newaxis, np.newaxis]
+    return np.where(allowed, 0.0, _MASKED).astype(np.float32)
 
 
 def extents(shape: Sequence[int], kept: Sequence[int]) -> list[int]:
