@@ -118,6 +118,11 @@ class Slice:
         shape : sequence of int
             Of the tensor.
 
+        Returns
+        -------
+        Slice
+            With a step of -1 there.
+
         Examples
         --------
         >>> Slice.backwards(-1, (2, 7))
