@@ -45,6 +45,7 @@ from collage.cost.measure.scheduler import Measurer
 from collage.cost.measure.whole_models.model_builder import ModelJob, ModelResult
 from collage.cost.measure.whole_models.model_scheduler import ModelScheduler
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion
+from collage.cost.models import MeasuredCostModel
 from collage.cost.models.roofline import RooflineCostModel
 from collage.cost.processes.staging import compile_to_measure
 from collage.targets import TargetLike
@@ -184,6 +185,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         patch.setenv("COLLAGE_CACHE_DIR", str(new_cache(folder)))
         patch.setattr(CudaPolicy, "all_here", lambda _: [LocalDevice("cuda:0", H200)])
         patch.setattr(Measurer, "measure", record_candidates)
+        # What stands in for the GPU knows no rounds.
+        patch.setattr(MeasuredCostModel, "times_together", False)
         patch.setattr(ModelScheduler, "compile", compile_search_alone)
         patch.setattr(ModelScheduler, "measure", time_models)
         patch.setattr(cutlass_codegen, "gpu_profiler", lambda *_: profiler)
