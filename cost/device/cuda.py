@@ -109,12 +109,7 @@ class CudaPolicy(DevicePolicy):
         """See :meth:`DevicePolicy.others`; a device's use by several processes is told by the
         driver wherever these are, their numbers only where they are in sight.
         """
-        try:
-            driver = CudaDriver()
-        except MeasurementError:
-            # There is no driver: what a search is told of this device is in its log alone.
-            return ""
-        management = Management.open(driver.pci_bus_id(device.index))
+        management = Management.open(CudaDriver().pci_bus_id(device.index))
         if management is None:
             return ""
         time.sleep(_IDLE_SEC)
