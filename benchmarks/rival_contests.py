@@ -85,11 +85,12 @@ def truly(net: Net, machine: LoadedMachine, truth: Seconds) -> float:
     """
     mod, dataflow, targets = net
     costs = WorkloadCosts(mod, dataflow, machine)
-    stats = MeasureStats()
+    # There is no log: all is measured.
+    stats = MeasureStats(measured=1)
 
-    def patience() -> float:
+    def patience(contests: int) -> float:
         stats.seconds_measuring = machine.now
-        return patience_sec(stats, NEVER)
+        return patience_sec(stats, NEVER, contests)
 
     covers = find_covers(dataflow, targets, "search", costs, patience=patience)
     parts = covers.contenders[0].partitioning.candidates

@@ -115,7 +115,7 @@ def find_covers(
     restrictions: Restrictions = UNRESTRICTED,
     deadline: Deadline = NEVER,
     looking: Deadline = NEVER,
-    patience: Callable[[], float] = lambda: math.inf,
+    patience: Callable[[int], float] = lambda contests: math.inf,
 ) -> Covers:
     """The search's answer and the baselines; of another strategy, its one partitioning.
 
@@ -138,7 +138,8 @@ def find_covers(
     looking : Deadline, optional
         When candidates that are not found yet are none: the baselines are all there is then.
     patience : callable, optional
-        Seconds that there are now for timing the answer's parts and their rivals once more.
+        Given how often that was done, seconds that there are now for timing the answer's parts and
+        their rivals once more.
 
     Returns
     -------

@@ -272,7 +272,7 @@ class _Covering:
             restrictions=self.restrictions,
             deadline=self.measuring,
             looking=self.looking,
-            patience=lambda: patience_sec(self.search.costing.stats(), self.measuring),
+            patience=lambda held: patience_sec(self.search.costing.stats(), self.measuring, held),
         )
         repair = self._repair(costs)
         compiling = NEVER if session.replay else self.budget.compiling

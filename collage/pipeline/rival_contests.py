@@ -57,7 +57,7 @@ class RivalContests:
     costs : WorkloadCosts
         Get what candidates take together.
     patience : callable
-        Seconds for all contests together, as of now.
+        Given how many contests were held, seconds for all of them together, as of now.
     progress : callable, optional
         Told of each contest.
     """
@@ -66,7 +66,7 @@ class RivalContests:
         self,
         graph: DataflowGraph,
         costs: WorkloadCosts,
-        patience: Callable[[], float] = lambda: math.inf,
+        patience: Callable[[int], float] = lambda contests: math.inf,
         progress: ProgressCallback = ignore,
     ) -> None:
         self._graph, self._costs = graph, costs
@@ -182,7 +182,7 @@ class RivalContests:
         message = f"{len(rows)} workloads, {len(exchanges)} of whose differences are to be decided"
         self._progress(ProgressEvent("together", self._contests, _CONTESTS, message))
         begin = time.perf_counter()
-        patience_sec = self._patience() - self._spent_sec
+        patience_sec = self._patience(self._contests) - self._spent_sec
         if not costs.time_together(list(rows.values()), exchanges, patience_sec):
             return False
         self._spent_sec += time.perf_counter() - begin
@@ -216,7 +216,7 @@ def _changed(first: Partitioning, last: Partitioning) -> int:
     )
 
 
-def patience_sec(stats: MeasureStats, measuring: Deadline) -> float:
+def patience_sec(stats: MeasureStats, measuring: Deadline, contests: int) -> float:
     """Seconds for all contests together, as of now.
 
     Parameters
@@ -225,11 +225,17 @@ def patience_sec(stats: MeasureStats, measuring: Deadline) -> float:
         Of what was measured so far.
     measuring : Deadline
         Of all measuring.
+    contests : int
+        How many were held.
 
     Returns
     -------
     float
         Of which those that were spent are to be taken.
     """
+    if contests and not stats.measured:
+        # All is in the log, which ends where there was no time for more: a second run measures
+        # nothing, and gives the same answer.
+        return 0.0
     allowed_sec = max(_LEAST_SEC, _SHARE * stats.seconds_measuring)
     return min(allowed_sec, _SHARE_OF_LEFT * measuring.left_sec())

@@ -6,12 +6,30 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relax
 from tvm.relax import op
 
 import collage
 from benchmarks.rival_contests import Net, least_seconds, network, regrets
+from collage.cost.deadline import NEVER
+from collage.cost.measure.replay import MeasureStats
+from collage.pipeline import rival_contests
 from collage.testing import graph
+
+
+def _chain() -> tvm.IRModule:
+    weights = [
+        relax.const(np.random.default_rng(n).normal(size=(48, 48)).astype("float32"))
+        for n in range(3)
+    ]
+
+    def build(emit, x):  # type: ignore[no-untyped-def]
+        for weight in weights:
+            x = emit(op.nn.softmax(emit(op.matmul(x, weight))))
+        return x
+
+    return graph([(32, 48)], build)
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +51,33 @@ def test_on_a_quiet_machine_it_takes_little(net: Net) -> None:
     assert took < 0.15
 
 
+def test_with_its_log_a_search_that_had_no_time_for_more_contests_holds_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second run had time again, measured on, and could give another answer."""
+    mod, log = _chain(), tmp_path / "log.jsonl"
+    options = {"log": log, "num_threads": 1}
+    with monkeypatch.context() as hurried:
+        hurried.setattr(rival_contests, "_LEAST_SEC", 1e-3)
+        hurried.setattr(rival_contests, "_SHARE", 0.0)
+        made = collage.optimize(mod, ["llvm", "openblas"], **options)
+    lines = log.read_text()
+    again = collage.optimize(mod, ["llvm", "openblas"], **options)
+    assert '"kind": "together"' in lines and log.read_text() == lines
+    assert again.report.search.measured == 0
+    assert again.module.script() == made.module.script()
+
+
+def test_what_the_log_has_of_contests_is_all_where_nothing_is_measured() -> None:
+    nothing, some = MeasureStats(from_log=300), MeasureStats(measured=1, seconds_measuring=100.0)
+    assert rival_contests.patience_sec(nothing, NEVER, 1) == 0.0
+    # Logs of earlier releases have none.
+    assert rival_contests.patience_sec(nothing, NEVER, 0) == 3.0
+    assert rival_contests.patience_sec(some, NEVER, 1) == 10.0
+
+
 def test_a_replay_takes_the_contests_from_the_log(tmp_path: Path) -> None:
-    weights = [
-        relax.const(np.random.default_rng(n).normal(size=(48, 48)).astype("float32"))
-        for n in range(3)
-    ]
-
-    def build(emit, x):  # type: ignore[no-untyped-def]
-        for weight in weights:
-            x = emit(op.nn.softmax(emit(op.matmul(x, weight))))
-        return x
-
-    mod, log = graph([(32, 48)], build), tmp_path / "log.jsonl"
+    mod, log = _chain(), tmp_path / "log.jsonl"
     events = []
     made = collage.optimize(
         mod, ["llvm", "openblas"], log=log, num_threads=1, progress=events.append
