@@ -63,10 +63,13 @@ def _plain(value: Any) -> Any:
         if all(pair is not None for pair in pairs):
             keys, values = zip(*filter(None, pairs), strict=True)
             return {"key_cache": list(keys), "value_cache": list(values)}
-    # transformers' results are classes of fields that are dicts, too.
-    if isinstance(value, dict):
-        return type(value)(**{key: _plain(each) for key, each in value.items()})
-    return tuple(map(_plain, value)) if type(value) is tuple else value
+    if type(value) in (tuple, list):
+        return type(value)(map(_plain, value))
+    if not isinstance(value, dict):
+        return value
+    found = {key: _plain(each) for key, each in value.items()}
+    # transformers' results are dicts, too, whose classes take fields by their names.
+    return found if type(value) is dict else type(value)(**found)
 
 
 def _tensors(layer: Any) -> tuple[Any, Any] | None:
