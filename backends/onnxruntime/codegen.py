@@ -54,12 +54,12 @@ def compile_functions(
     """
     pool = SharedBytes()
     regions = [write_region(function, pool) for function in functions]
-    shared = pool.array()
-    # The binding keeps no reference to it.
-    weights = shared.tobytes()
+    weights = pool.data()
     for region in regions:
         _load(region, weights)
-    models = [np.frombuffer(region.model, np.uint8) for region in regions]
+    *models, shared = (
+        np.frombuffer(data, np.uint8) for data in (*(one.model for one in regions), weights)
+    )
     arrays = {native.constant_symbol(array): array for array in (*models, shared)}
     stubs = Stubs.render(
         TEMPLATES,
@@ -100,6 +100,7 @@ def _load(region: Region, weights: bytes) -> None:
     options.add_session_config_entry("session.disable_prepacking", "1")
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
+    # The binding keeps no reference to it: the caller has one.
     options.add_external_initializers_from_files_in_memory([WEIGHTS], [weights], [len(weights)])
     try:
         api.InferenceSession(region.model, options, providers=["CPUExecutionProvider"])

@@ -41,4 +41,4 @@ def share_constants(regions: Sequence[tuple[str, bytes]]) -> tuple[list[str], ND
         texts.append(ElementTree.tostring(root, encoding="unicode"))
     # A constant without elements, such as the shape of a scalar, needs no byte; OpenVINO reads no
     # model with constants where there are none at all, so there always are some.
-    return texts, shared.array()
+    return texts, np.frombuffer(shared.data(), np.uint8)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-import numpy as np
-from numpy.typing import NDArray
-
 _ALIGNMENT = 64
 
 
@@ -18,7 +15,7 @@ class SharedBytes:
     >>> shared = SharedBytes()
     >>> shared.place(b"abcd"), shared.place(b"efgh"), shared.place(b"abcd")
     (0, 64, 0)
-    >>> len(shared.array())
+    >>> len(shared.data())
     68
     """
 
@@ -37,6 +34,6 @@ class SharedBytes:
             self._end += gap + len(piece)
         return self._places[key]
 
-    def array(self) -> NDArray[np.uint8]:
-        """All pieces as one array; of 64 zeros where there is none."""
-        return np.frombuffer(b"".join(self._pieces) or bytes(_ALIGNMENT), np.uint8)
+    def data(self) -> bytes:
+        """All pieces as one; 64 zeros where there is none."""
+        return b"".join(self._pieces) or bytes(_ALIGNMENT)
