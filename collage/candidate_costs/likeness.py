@@ -13,7 +13,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from collage.cost.workload.canonical import inline_digest
+from collage.cost.workload.canonical import inline_digest, keeps_integers
 from collage.cost.workload.data import DataSpec, data_spec
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
@@ -63,7 +63,7 @@ class Likenesses:
         self._forms: dict[int, _Form] = {}
         self._numbers: dict[Hashable, int] = {}
         self._structures: dict[int, list[tuple[object, int]]] = {}
-        self._constants: dict[tvm.ir.GenericConst, int] = {}
+        self._constants: dict[tuple[tvm.ir.GenericConst, bool], int] = {}
 
     def of(self, candidate: Candidate) -> Likeness:
         """What the candidate has in common with those that are the same work."""
@@ -95,7 +95,9 @@ class Likenesses:
             self._forms[index] = _Form(self._number(whole), tuple(reads))
         return self._forms[index]
 
-    def _shape(self, expr: relax.Expr, reads: list[tuple[Hashable, int]]) -> Hashable:
+    def _shape(
+        self, expr: relax.Expr, reads: list[tuple[Hashable, int]], *, stays: bool = False
+    ) -> Hashable:
         """An expression without its leaves, which are appended to ``reads``."""
         match expr:
             case relax.Var():
@@ -103,12 +105,14 @@ class Likenesses:
                 reads.append((expr if index is None else index, self._structure(expr.ty)))
                 return "read"
             case tvm.ir.GenericConst():
-                reads.append((expr, self._constant(expr)))
+                reads.append((expr, self._constant(expr, stays=stays)))
                 return "read"
             case relax.Call():
                 about = (self._callee(expr.op), *map(self._structure, (expr.attrs, expr.ty)))
                 types = tuple(map(self._structure, expr.ty_args))
-                return (*about, types, tuple(self._shape(arg, reads) for arg in expr.args))
+                stays = keeps_integers(expr)
+                args = tuple(self._shape(arg, reads, stays=stays) for arg in expr.args)
+                return (*about, types, args)
             case relax.Tuple():
                 return "tuple", tuple(self._shape(field, reads) for field in expr.fields)
             case relax.TupleGetItem():
@@ -128,12 +132,12 @@ class Likenesses:
             case _:
                 return self._structure(op)
 
-    def _constant(self, constant: tvm.ir.GenericConst) -> int:
-        if constant not in self._constants:
-            digest = inline_digest(constant)
+    def _constant(self, constant: tvm.ir.GenericConst, *, stays: bool) -> int:
+        if (constant, stays) not in self._constants:
+            digest = inline_digest(constant, stays=stays)
             kept = data_spec(constant, self._weights).range_key if digest is None else digest
-            self._constants[constant] = self._number((self._structure(constant.ty), kept))
-        return self._constants[constant]
+            self._constants[constant, stays] = self._number((self._structure(constant.ty), kept))
+        return self._constants[constant, stays]
 
     def _structure(self, thing: object) -> int:
         """The same number for what is structurally equal."""

@@ -25,7 +25,7 @@ PLACEHOLDER = "collage.constant"
 INLINE_INTEGERS = 4096
 """Integer constants of at most this many elements keep their values (shapes, small tables)."""
 
-STRUCTURES = {TREES}
+_STRUCTURES = frozenset({TREES})
 """Operators whose integer constants say where to go on: no others can stand for them."""
 
 ConstantRule = Callable[[ir.GenericConst, bool], relax.Expr]
@@ -55,6 +55,11 @@ def placeholder_index(expr: relax.Expr) -> int | None:
     if not isinstance(expr, ir.Call) or not isinstance(expr.op, relax.ExternFunc):
         return None
     return int(expr.args[0].value) if str(expr.op.global_symbol) == PLACEHOLDER else None
+
+
+def keeps_integers(call: ir.Call) -> bool:
+    """Whether a workload keeps a call's integer constants, however many they are."""
+    return isinstance(call.op, ir.Op) and str(call.op.name) in _STRUCTURES
 
 
 def inline_digest(constant: ir.GenericConst, *, stays: bool = False) -> str | None:
@@ -187,7 +192,7 @@ class Rebuilder:
         index = placeholder_index(call)
         if index is not None and self._substitutes is not None:
             return self._substitutes[index]
-        stays = isinstance(call.op, ir.Op) and str(call.op.name) in STRUCTURES
+        stays = keeps_integers(call)
         args = [
             self._constant_rule(arg, stays) if isinstance(arg, ir.GenericConst) else self.expr(arg)
             for arg in call.args

@@ -13,6 +13,7 @@ from tvm.relax import op
 from benchmarks.networks.models import light_model
 from benchmarks.networks.tiny import tiny_bert
 from collage.backends.devices import CPU
+from collage.backends.relax.trees import Branches, packed, tree_ensemble
 from collage.candidate_costs.likeness import Likenesses
 from collage.cost.workload.workload import Workload
 from collage.passes import extract
@@ -62,6 +63,36 @@ def test_what_a_workload_keeps_of_constants_counts() -> None:
     # Weights count by shape and type.
     assert _like(_pair(constant(8, 8), constant(8, 8)), a, b)
     assert not _like(_pair(constant(1, 8), constant(8, 8)), a, b)
+
+
+def _forest(depth_first: bool) -> list[relax.Expr]:
+    """2047 nodes whose links have one range: a chain down one side, or the other."""
+    inner, count = 1023, 2047
+    nodes = np.arange(count)
+    chain, leaves = np.minimum(nodes + 1, count - 1), np.minimum(nodes + inner, count - 1)
+    below, above = (chain, leaves) if depth_first else (leaves, chain)
+    is_leaf = nodes >= inner
+    branches = Branches(
+        np.where(is_leaf, 0, nodes % 2),
+        np.zeros(count, "float32"),
+        np.where(is_leaf, nodes, below),
+        np.where(is_leaf, nodes, above),
+    )
+    values = np.where(is_leaf, 0.5, 0).astype("float32")
+    return [relax.const(table) for table in packed(branches, np.array([0]), values=values)]
+
+
+def test_trees_are_alike_that_lead_to_the_same_places() -> None:
+    def pair(first: list[relax.Expr], second: list[relax.Expr]) -> tvm.IRModule:
+        def build(emit, x):  # type: ignore[no-untyped-def]
+            one = emit(tree_ensemble([x, *first], 2))
+            return op.add(one, emit(tree_ensemble([one, *second], 2)))
+
+        return graph([(8, 2)], build)
+
+    a, b = Candidate(0b01, TVM), Candidate(0b10, TVM)
+    assert _like(pair(_forest(True), _forest(True)), a, b)
+    assert not _like(pair(_forest(True), _forest(False)), a, b)
 
 
 def test_attributes_order_outputs_and_targets_count() -> None:
