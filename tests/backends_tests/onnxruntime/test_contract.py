@@ -7,10 +7,10 @@ from tvm.relax import op
 
 from collage.backends.relax.recurrent import Recurrence
 from collage.testing.backend_cases import PatternCase, Refusal
-from collage.testing.backend_contract import BackendContract
-from collage.testing.graphs import constant, graph
+from collage.testing.graphs import constant
 from tests.backends_tests.recurrent_layers import layer
-from tests.backends_tests.whole_regions.cases import NOT_ALONE, PICTURE, case, cases
+from tests.backends_tests.whole_regions.cases import PICTURE, case, cases
+from tests.backends_tests.whole_regions.contract import RegionContract, one
 from tests.backends_tests.whole_regions.regions import Regions
 
 pytestmark = Regions("onnxruntime").installed
@@ -22,7 +22,7 @@ _OTHERS = (
 """What it is not given, or not in float32, half precision or unequal parts."""
 
 
-class TestOnnxruntimeContract(BackendContract):
+class TestOnnxruntimeContract(RegionContract):
     backend_name = "onnxruntime"
 
     @pytest.fixture(scope="class")
@@ -43,22 +43,7 @@ class TestOnnxruntimeContract(BackendContract):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def needing_context(cls) -> set[str]:
-        return {f"onnxruntime.{name}" for name in NOT_ALONE}
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def parallel_case(cls) -> PatternCase:
-        weights = constant(128, 128, 3, 3, scale=0.03)
-        mod = graph([(1, 128, 56, 56)], lambda emit, x: op.nn.conv2d(x, weights, padding=(1, 1)))
-        return PatternCase("onnxruntime.conv2d", mod)
-
-    @pytest.fixture(scope="class")
-    @classmethod
     def refusals(cls) -> list[Refusal]:
-        def one(body, *shapes, dtype="float32"):  # type: ignore[no-untyped-def]
-            return graph(list(shapes), lambda emit, *x: body(*x), dtype)
-
         return [
             Refusal("onnxruntime.add", one(op.add, (3,), (3,), dtype="float16"), "float16"),
             Refusal("onnxruntime.exp", one(op.exp, (3, 0)), "empty"),

@@ -7,42 +7,22 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.relax.recurrent import Recurrence, recurrent
-from collage.testing.backend_cases import PatternCase, Refusal
-from collage.testing.backend_contract import BackendContract
+from collage.testing.backend_cases import Refusal
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.openvino.support import installed
 from tests.backends_tests.recurrent_layers import layer
-from tests.backends_tests.whole_regions.cases import NOT_ALONE, PICTURE, cases
+from tests.backends_tests.whole_regions.cases import PICTURE
+from tests.backends_tests.whole_regions.contract import RegionContract, one
 
 pytestmark = installed
 
 
-class TestOpenvinoContract(BackendContract):
+class TestOpenvinoContract(RegionContract):
     backend_name = "openvino"
 
     @pytest.fixture(scope="class")
     @classmethod
-    def cases(cls) -> list[PatternCase]:
-        return cases("openvino")
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def needing_context(cls) -> set[str]:
-        return {f"openvino.{name}" for name in NOT_ALONE}
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def parallel_case(cls) -> PatternCase:
-        weights = constant(128, 128, 3, 3, scale=0.03)
-        mod = graph([(1, 128, 56, 56)], lambda emit, x: op.nn.conv2d(x, weights, padding=(1, 1)))
-        return PatternCase("openvino.conv2d", mod)
-
-    @pytest.fixture(scope="class")
-    @classmethod
     def refusals(cls) -> list[Refusal]:
-        def one(body, *shapes, dtype="float32"):  # type: ignore[no-untyped-def]
-            return graph(list(shapes), lambda emit, *x: body(*x), dtype)
-
         return [
             Refusal("openvino.add", one(op.add, (3,), (3,), dtype="int64"), "int64"),
             Refusal("openvino.exp", one(op.exp, (3, 0)), "empty"),
