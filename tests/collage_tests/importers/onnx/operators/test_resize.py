@@ -150,3 +150,15 @@ def test_upsample_by_attributes(mode: str) -> None:
     node = helper.make_node("Upsample", ["x"], ["y"], mode=mode, scales=[1.0, 1.0, 2.0, 3.0])
     model = model_of([node], {"x": x}, ["y"], opset=7)
     require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
+
+
+@pytest.mark.parametrize("given", ["scales", "sizes"])
+def test_regions_and_scales_that_set_11_leaves_empty(given: str) -> None:
+    """A tensor without elements says there that an input is left out, as PyTorch writes it."""
+    x, nothing = fresh(1, 2, 4, 5), np.zeros(0, "float32")
+    constants = {"roi": nothing, "scales": nothing, "sizes": np.array([1, 2, 8, 10])}
+    if given == "scales":
+        constants = {"roi": nothing, "scales": np.array([1, 1, 2, 2], "float32")}
+    node = helper.make_node("Resize", ["x", *constants], ["y"], mode="linear")
+    model = model_of([node], {"x": x}, ["y"], constants, opset=11)
+    require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
