@@ -14,15 +14,10 @@ from typing import Any
 import tvm
 
 from collage.backends.contract.errors import InputError, ModelError
-from collage.importers._base import (
-    FileImporter,
-    ImportedModel,
-    Shapes,
-    from_module,
-    reject_shapes,
-)
-from collage.importers.dynamic import bind_shapes
-from collage.importers.onnx import OnnxImporter, import_onnx
+from collage.importers._base import FileImporter, ImportedModel, Shapes
+from collage.importers.dynamic import import_bound
+from collage.importers.foreign import described
+from collage.importers.onnx import OnnxImporter, import_onnx, onnx_model_of
 from collage.importers.relax_files import RelaxJsonImporter, TvmScriptImporter
 from collage.importers.torch import (
     ExampleInputs,
@@ -50,7 +45,8 @@ def load_model(
     Parameters
     ----------
     source : path, tvm.IRModule, onnx.ModelProto, torch.nn.Module or ExportedProgram
-        A file's format is told by its content; the suffix only decides what is tried first.
+        A file's format is told by its content; the suffix only decides what is tried first. An ONNX
+        model may be its bytes, a ``torch.onnx.ONNXProgram`` or an ``onnx_ir.Model``, too.
     shapes : mapping of str to sequence of int, optional
         Concrete shapes for inputs with open dimensions.
     allow_code : bool
@@ -97,15 +93,16 @@ def load_model(
     if isinstance(source, str | Path):
         return _load_file(Path(source), shapes, allow_code)
     if isinstance(source, tvm.IRModule):
-        bound = bind_shapes(source, shapes)
-        return reject_shapes(shapes, from_module(bound, name="module", source_format="module"))
+        return import_bound(source, shapes, name="module", source_format="module")
     if is_exported_program(source):
         return import_exported_program(source, "program", shapes)
-    if type(source).__name__ == "ModelProto" and hasattr(source, "graph"):
-        return import_onnx(source, source.graph.name or "model", shapes)
+    proto = onnx_model_of(source)
+    if proto is not None:
+        return import_onnx(proto, proto.graph.name or "model", shapes)
     raise ModelError(
         f"cannot import an object of type '{type(source).__name__}'; give a path, an "
-        "onnx.ModelProto, a torch.nn.Module, a torch.export.ExportedProgram or a tvm.IRModule",
+        "onnx.ModelProto or its bytes, a torch.nn.Module, a torch.export.ExportedProgram or a "
+        "tvm.IRModule",
         value=type(source).__name__,
     )
 
@@ -113,7 +110,8 @@ def load_model(
 def _load_file(path: Path, shapes: Shapes, allow_code: bool) -> ImportedModel:
     if not path.is_file():
         what = "is a folder, not a model file" if path.is_dir() else "does not exist"
-        raise ModelError(f"'{path}' {what}", value=str(path))
+        known = described(path) if path.is_dir() else ""
+        raise ModelError(f"'{path}' {what}" + f" ({known})" * bool(known), value=str(path))
     importers: list[FileImporter] = [
         TorchProgramImporter(),
         RelaxJsonImporter(),
@@ -125,8 +123,11 @@ def _load_file(path: Path, shapes: Shapes, allow_code: bool) -> ImportedModel:
         for importer in importers:
             if importer.recognizes(path):
                 return importer.load(path, shapes)
+        known = described(path)
     except OSError as err:
         raise ModelError(f"cannot read '{path}': {err.strerror or err}", value=str(path)) from err
+    if known:
+        raise ModelError(f"'{path}' is in a format that is not read: {known}", value=str(path))
     formats = ", ".join(sorted(importer.source_format for importer in importers))
     raise ModelError(
         f"'{path}' is no model of a known format ({formats}), or it is cut off", value=str(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,7 @@ from collage.structure import Signature
 from collage.tensor_info import TensorInfo
 
 Shapes = Mapping[str, Sequence[int]]
-"""Concrete shapes of inputs, by input name."""
+"""Concrete shapes of inputs, by input name; of an open dimension its extent alone, by its name."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,51 @@ def reject_shapes(shapes: Shapes, model: ImportedModel) -> ImportedModel:
     return model
 
 
-def unknown_input(name: str, known: Sequence[str] | Mapping[str, object]) -> ShapeError:
+def extents_by_name(
+    shapes: Shapes, inputs: Iterable[str], dimensions: Iterable[str]
+) -> dict[str, int]:
+    """The extents of open dimensions that were given by the dimensions' names.
+
+    Parameters
+    ----------
+    shapes : mapping of str to sequence of int
+        What the user gave: shapes of inputs, and extents of dimensions.
+    inputs : iterable of str
+        The names of inputs.
+    dimensions : iterable of str
+        The names of open dimensions; one that is an input's name, too, is the input's.
+
+    Returns
+    -------
+    dict of str to int
+        By dimension.
+
+    Raises
+    ------
+    ShapeError
+        For a name that is neither, and for what is not one extent above 0.
+    """
+    inputs, dimensions = list(inputs), list(dict.fromkeys(dimensions))
+    found = {}
+    for name, shape in shapes.items():
+        if name in inputs:
+            continue
+        if name not in dimensions:
+            raise unknown_input(name, inputs, dimensions)
+        extent = shape[0] if len(shape) == 1 else None
+        if isinstance(extent, bool) or not isinstance(extent, int) or extent < 1:
+            raise ShapeError(
+                f"'{name}' is a dimension, which has one extent of 1 or more, not {show(shape)}; "
+                "for several, write a range as 1:8 or buckets as 1|4|8",
+                value=tuple(shape),
+            )
+        found[name] = extent
+    return found
+
+
+def unknown_input(
+    name: str, known: Sequence[str] | Mapping[str, object], dimensions: Sequence[str] = ()
+) -> ShapeError:
     """The error for a shape given to an input that is not there.
 
     Parameters
@@ -252,6 +296,8 @@ def unknown_input(name: str, known: Sequence[str] | Mapping[str, object]) -> Sha
         What the user gave a shape for.
     known : sequence or mapping of str
         The names of the inputs that are there.
+    dimensions : sequence of str
+        The names of the open dimensions that there are.
 
     Returns
     -------
@@ -259,6 +305,8 @@ def unknown_input(name: str, known: Sequence[str] | Mapping[str, object]) -> Sha
         To be raised; lists the names that there are.
     """
     listed = ", ".join(known) or "none"
+    if dimensions:
+        listed += f"; its open dimensions: {', '.join(dimensions)}"
     return ShapeError(f"the model has no input '{name}'; its inputs: {listed}", value=name)
 
 

@@ -6,7 +6,14 @@ import tvm
 from tvm import relax, tirx
 
 from collage.backends.contract.errors import ShapeError
-from collage.importers._base import Shapes, show, unknown_input
+from collage.importers._base import (
+    ImportedModel,
+    Shapes,
+    extents_by_name,
+    from_module,
+    reject_shapes,
+    show,
+)
 from collage.importers.functions import public_functions
 
 
@@ -18,8 +25,9 @@ def bind_shapes(mod: tvm.IRModule, shapes: Shapes) -> tvm.IRModule:
     mod : tvm.IRModule
         As the user gave it.
     shapes : mapping of str to sequence of int
-        By input name; a symbol that several inputs of a function share is given by any of them. A
-        name holds for every function that has such an input; of one alone it is ``prefill.x``.
+        By input name; a symbol that several inputs of a function share is given by any of them, or
+        by its own name. A name holds for every function that has such an input; of one alone it is
+        ``prefill.x``.
 
     Returns
     -------
@@ -45,11 +53,14 @@ def bind_shapes(mod: tvm.IRModule, shapes: Shapes) -> tvm.IRModule:
     pairs = [(f, str(param.name)) for f in functions for param in mod[f].params]
     inputs = list(dict.fromkeys(name for _, name in pairs))
     inputs += [f"{f}.{name}" for f, name in pairs if len(functions) > 1]
-    for given in shapes:
-        if given not in inputs:
-            raise unknown_input(given, inputs)
+    symbols = [symbol for name in functions for symbol in _symbols(mod[name])]
+    extents = extents_by_name(shapes, inputs, [str(symbol.name) for symbol in symbols])
     for name in functions:
-        found: dict[tirx.Var, tuple[int, str]] = {}
+        found: dict[tirx.Var, tuple[int, str]] = {
+            symbol: (extents[symbol.name], symbol.name)
+            for symbol in _symbols(mod[name])
+            if symbol.name in extents
+        }
         for param in mod[name].params:
             own = f"{name}.{param.name}"
             label = own if own in inputs and own in shapes else str(param.name)
@@ -59,6 +70,45 @@ def bind_shapes(mod: tvm.IRModule, shapes: Shapes) -> tvm.IRModule:
             values = {symbol: size for symbol, (size, _) in found.items()}
             mod = relax.transform.BindSymbolicVars(values, name)(mod)
     return mod
+
+
+def import_bound(
+    mod: tvm.IRModule, shapes: Shapes, *, name: str, source_format: str
+) -> ImportedModel:
+    """A module for one set of shapes, described.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        As the user gave it.
+    shapes : mapping of str to sequence of int
+        As :func:`bind_shapes` takes them; those of inputs that have a shape may only repeat it.
+    name, source_format : str
+        See :class:`collage.importers.ImportedModel`.
+
+    Returns
+    -------
+    ImportedModel
+        Not yet normalized.
+
+    Raises
+    ------
+    ModelError, ShapeError
+        As :func:`bind_shapes` and :func:`collage.importers._base.from_module` do.
+    """
+    model = from_module(bind_shapes(mod, shapes), name=name, source_format=source_format)
+    functions = [mod[name] for name in public_functions(mod)]
+    params = {str(param.name) for function in functions for param in function.params}
+    symbols = {str(symbol.name) for function in functions for symbol in _symbols(function)}
+    of_inputs = {name: shapes[name] for name in shapes if name not in symbols - params}
+    return reject_shapes(of_inputs, model)
+
+
+def _symbols(function: relax.Function) -> list[tirx.Var]:
+    """The symbolic dimensions of a function's parameters."""
+    shapes = [p.ty.shape for p in function.params if isinstance(p.ty, relax.TensorType)]
+    dims = [dim for s in shapes if isinstance(s, relax.ShapeExpr) for dim in s.values]
+    return list(dict.fromkeys(dim for dim in dims if isinstance(dim, tirx.Var)))
 
 
 def _bind(
@@ -83,7 +133,7 @@ def _bind(
             known, owner = found.setdefault(dim, (size, name))
             if known != size:
                 raise ShapeError(
-                    f"inputs '{owner}' and '{name}' share the dimension '{dim}', but were given "
+                    f"'{owner}' and '{name}' share the dimension '{dim}', but were given "
                     f"{known} and {size} for it",
                     value=shape,
                 )

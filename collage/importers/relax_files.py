@@ -8,8 +8,8 @@ import tvm
 import tvm.script
 
 from collage.backends.contract.errors import ModelError, telling_line
-from collage.importers._base import FileImporter, ImportedModel, Shapes, from_module, reject_shapes
-from collage.importers.dynamic import bind_shapes
+from collage.importers._base import FileImporter, ImportedModel, Shapes
+from collage.importers.dynamic import import_bound
 
 _HEAD_BYTES = 4096
 
@@ -85,8 +85,7 @@ def _describe(mod: object, path: Path, source_format: str, shapes: Shapes) -> Im
         raise ModelError(
             f"'{path}' holds a {type(mod).__name__}, not an IRModule", value=type(mod).__name__
         )
-    bound = bind_shapes(mod, shapes)
-    return reject_shapes(shapes, from_module(bound, name=path.stem, source_format=source_format))
+    return import_bound(mod, shapes, name=path.stem, source_format=source_format)
 
 
 def _head(path: Path) -> bytes:

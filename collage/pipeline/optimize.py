@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -35,7 +35,7 @@ from collage.pipeline.results.result import Result
 from collage.pipeline.session import open_session
 from collage.pipeline.several import best_of_all
 from collage.pipeline.shapes.bucketed import Bucketed, import_buckets
-from collage.pipeline.shapes.buckets import Buckets, Extent, buckets_of
+from collage.pipeline.shapes.buckets import Buckets, Given, buckets_of
 from collage.targets import TargetLike, resolve_targets
 
 
@@ -43,7 +43,7 @@ def optimize(
     model: Any,
     targets: Sequence[TargetLike] = ("llvm",),
     *,
-    shapes: Mapping[str, Sequence[Extent]] | None = None,
+    shapes: Given | None = None,
     most_buckets: int = 4,
     log: str | Path | None = None,
     replay: bool = False,
@@ -82,7 +82,8 @@ def optimize(
     shapes : mapping of str to sequence, optional
         For inputs with open dimensions, an extent for each axis: a number, a range as ``"1:8"``, or
         buckets as ``"1|4|8"``. With ranges and buckets the model is compiled for several shapes,
-        see :doc:`/shapes`. A mapping, ``{1: 0.7, 8: 0.3}``, says how often which extent comes.
+        see :doc:`/shapes`. A mapping, ``{1: 0.7, 8: 0.3}``, says how often which extent comes. A
+        dimension that has a name may be given by it, wherever it stands: ``{"batch": "1:8"}``.
     most_buckets : int
         How many buckets are chosen where it says so, two or more.
     log : path or str, optional
@@ -260,7 +261,7 @@ def optimize(
 
 
 def _bucketed(
-    shapes: Mapping[str, Sequence[Extent]],
+    shapes: Given,
     most: int,
     importing: Callable[[Buckets], list[Bucketed]],
     search: Search,

@@ -48,7 +48,7 @@ Shape = Annotated[
         "--shape",
         metavar="NAME=1,3,224,224",
         help="An input's shape; repeatable. 1:8 or 1|4|8 for an extent: several shapes; "
-        "1*0.7|8*0.3: how often each comes.",
+        "1*0.7|8*0.3: how often each comes. Or one dimension by its name: batch=1:8.",
     ),
 ]
 AllowCode = Annotated[

@@ -8,5 +8,6 @@ cannot be imported at once. ``converter`` drives TVM's converters, and in their 
 """
 
 from collage.importers.onnx.model import OnnxImporter, import_onnx
+from collage.importers.onnx.objects import onnx_model_of
 
-__all__ = ["OnnxImporter", "import_onnx"]
+__all__ = ["OnnxImporter", "import_onnx", "onnx_model_of"]

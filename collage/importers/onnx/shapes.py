@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from collage.backends.contract.errors import ModelError, ShapeError
-from collage.importers._base import Shapes, show, unknown_input
+from collage.importers._base import Shapes, extents_by_name, show
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def concretize(inputs: Sequence[onnx.ValueInfoProto], shapes: Shapes) -> None:
     inputs : sequence of onnx.ValueInfoProto
         Changed in place.
     shapes : mapping of str to sequence of int
-        What the user gave, by input name.
+        What the user gave, by the names of inputs or of dimensions.
 
     Raises
     ------
@@ -40,17 +40,24 @@ def concretize(inputs: Sequence[onnx.ValueInfoProto], shapes: Shapes) -> None:
         dimension, one that is not positive, or an open dimension that nobody gave.
     """
     known = {value.name: value for value in inputs}
-    for name in shapes:
-        if name not in known:
-            raise unknown_input(name, known)
-    named: dict[str, set[int]] = {}
+    named = {name: {extent} for name, extent in _by_dimension(shapes, known).items()}
     for name, shape in shapes.items():
-        _apply_given(known[name], list(shape), named)
+        if name in known:
+            _apply_given(known[name], list(shape), named)
     clashing = {name: sizes for name, sizes in named.items() if len(sizes) > 1}
     for name, sizes in clashing.items():
         _log.warning("dimension '%s' is given the sizes %s; the name is ignored", name, sizes)
     for value in inputs:
         _apply_named(value, {name: size for name, (size, *more) in named.items() if not more})
+
+
+def _by_dimension(shapes: Shapes, inputs: Mapping[str, onnx.ValueInfoProto]) -> dict[str, int]:
+    """What was given by the names of dimensions, which are told from inputs' by the graph."""
+    tensors = [v for v in inputs.values() if v.type.WhichOneof("value") == "tensor_type"]
+    declared = [dim for value in tensors for dim in _declared(value)]
+    return extents_by_name(
+        *(shapes, inputs), [d for d in declared if isinstance(d, str) and d != "?"]
+    )
 
 
 def _declared(value: onnx.ValueInfoProto) -> list[int | str]:
@@ -108,9 +115,18 @@ def _apply_named(value: onnx.ValueInfoProto, named: Mapping[str, int]) -> None:
         example = [d if isinstance(d, int) and d >= 0 else 1 for d in _declared(value)]
         raise ShapeError(
             f"input '{value.name}' has open dimensions ({show(declared)}); "
-            f"give its shape, for example --shape {value.name}={show(example)}",
+            f"give its shape, for example --shape {value.name}={show(example)}"
+            f"{_or_by_name(missing)}",
             value=tuple(declared),
         )
+
+
+def _or_by_name(missing: Sequence[int | str]) -> str:
+    """What else may be given: each dimension by its name."""
+    names = list(dict.fromkeys(str(d) for d in missing))
+    if any(not isinstance(d, str) or d == "?" for d in missing):
+        return ""
+    return ", or " + " ".join(f"--shape {name}=1" for name in names)
 
 
 def _tensor_type(value: onnx.ValueInfoProto) -> onnx.TypeProto.Tensor:

@@ -17,7 +17,7 @@ def require_whole(model: onnx.ModelProto) -> None:
     Parameters
     ----------
     model : onnx.ModelProto
-        With its weights, but for those that lie in files of their own.
+        With its weights, those that lie in files of their own included.
 
     Raises
     ------
@@ -59,7 +59,13 @@ def _graphs(node: NodeProto) -> Iterator[GraphProto]:
 
 def _require_readable(tensor: TensorProto) -> None:
     if tensor.data_location == TensorProto.EXTERNAL:
-        return
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        raise ModelError(
+            f"the weight '{tensor.name}' is in a file, '{entries.get('location', '')}', that was "
+            "not loaded with the model; give the path of the model in place of the object, or load "
+            "it with onnx.load(path)",
+            value=tensor.name,
+        )
     try:
         numpy_helper.to_array(tensor)
     except Exception as err:

@@ -121,7 +121,7 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     from collage.importers.torch.structure import signature_of
     from collage.importers.torch.translate import translate
 
-    program = with_shapes(program, shapes)
+    program, shapes = with_shapes(program, shapes)
     signature: Signature | None = None
 
     def imported(more: int | None = None) -> tuple[ImportedModel, list[str]]:

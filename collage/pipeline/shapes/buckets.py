@@ -16,6 +16,9 @@ Extent = int | str | Sequence[int] | Mapping[int, float]
 ``{1: 0.7, 8: 0.3}`` or ``"1*0.7|8*0.3"``, how often which extent comes: the buckets are chosen.
 What is written alike varies together; a name after ``@`` tells apart: ``"1:8@rows"``."""
 
+Given = Mapping[str, Extent | Sequence[Extent]]
+"""By input name, an :data:`Extent` for each axis; by the name of an open dimension, its own."""
+
 MOST_BUCKETS = 64
 """Each is compiled and measured like a model of its own."""
 
@@ -109,13 +112,13 @@ class Buckets:
         return Bucket(tuple(extents), shapes)
 
 
-def buckets_of(shapes: Mapping[str, Sequence[Extent]]) -> Buckets:
+def buckets_of(shapes: Given) -> Buckets:
     """The buckets that shapes stand for; one where none varies.
 
     Parameters
     ----------
     shapes : mapping of str to sequence
-        By input name, an :data:`Extent` for each axis.
+        As :data:`Given` says.
 
     Raises
     ------
@@ -140,10 +143,17 @@ def buckets_of(shapes: Mapping[str, Sequence[Extent]]) -> Buckets:
 
     >>> buckets_of({"x": [{8: 1, 1: 3}, 4]}).shares
     {0: {1: 0.75, 8: 0.25}}
+
+    A dimension by its name:
+
+    >>> [b.shapes for b in buckets_of({"batch": "1|4", "seq": 128}).buckets]
+    [{'batch': (1,), 'seq': (128,)}, {'batch': (4,), 'seq': (128,)}]
     """
     varying: dict[_Dimension, int] = {}
     given: dict[str, tuple[int | tuple[int], ...]] = {}
-    for name, shape in shapes.items():
+    for name, given_shape in shapes.items():
+        alone = isinstance(given_shape, int | str | Mapping)
+        shape = cast(Sequence[Extent], (given_shape,) if alone else given_shape)
         read: list[int | tuple[int]] = []
         for extent in shape:
             dimension = _dimension(name, extent)

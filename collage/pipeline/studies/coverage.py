@@ -19,7 +19,7 @@ from tvm import ir
 from collage.cost.workload.describe import call_flops
 from collage.pipeline.imported import import_functions
 from collage.pipeline.session import open_session
-from collage.pipeline.shapes.buckets import Extent, buckets_of
+from collage.pipeline.shapes.buckets import Given, buckets_of
 from collage.report.explain import refusals
 from collage.search.dataflow import DataflowGraph
 from collage.search.rules import Found, default_rules
@@ -133,7 +133,7 @@ def coverage(
     model: Any,
     targets: Sequence[TargetLike] = ("llvm",),
     *,
-    shapes: Mapping[str, Sequence[Extent]] | None = None,
+    shapes: Given | None = None,
     allow_code: bool = False,
 ) -> Coverage:
     """What each backend takes of a model, and what it refuses and why, without building anything.

@@ -78,6 +78,8 @@ def test_open_dimensions_are_made_concrete_and_shapes_folded() -> None:
     (found,) = evaluate(imported.mod, values)
     (wanted,) = by_onnxruntime(model, {"image": values[0], "gain": values[1]})
     assert largest_error(found, wanted) < 1e-6
+    by_name = load_model(model, shapes={"batch": (2,), "size": (5,)})
+    assert (by_name.inputs, by_name.outputs) == (imported.inputs, imported.outputs)
     # The model that was given is still the one with open dimensions.
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
 
@@ -87,7 +89,10 @@ def test_open_dimensions_are_made_concrete_and_shapes_folded() -> None:
     [
         ({}, r"'image' has open dimensions \(batch,3,size,4\).*--shape image=1,3,1,4"),
         ({"gain": (2, 1)}, r"'image' has open dimensions .*--shape image=2,3,1,4"),
-        ({"picture": (1, 3, 5, 4)}, "no input 'picture'; its inputs: image, gain"),
+        ({"picture": (1, 3, 5, 4)}, "'picture'; its inputs: image, gain; its open.*: batch, size"),
+        ({"batch": (2,)}, r"'image' has open dimensions .*image=2,3,1,4, or --shape size=1$"),
+        ({"batch": (2, 4), "size": (5,)}, "'batch' is a dimension, which has one extent"),
+        ({"batch": (True,), "size": (5,)}, "'batch' is a dimension"),
         ({"image": (1, 3, 5)}, "4 dimensions .* has 3"),
         ({"image": (1, 4, 5, 4)}, "contradicts its dimension of 3"),
         ({"image": (1, 3, 0, 4)}, "is no shape"),

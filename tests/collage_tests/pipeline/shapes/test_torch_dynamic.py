@@ -39,6 +39,7 @@ def test_open_dimensions_of_exported_programs() -> None:
     (main,) = import_buckets(program, CPU, buckets_of({"x": ["1:4", 3, 8, 8]}))
     assert main.padding is not None and main.padding.sizes == (3,)
     assert main.padding.inputs == ((0, 0), (1, 0))
+    assert load_model(program, shapes={"batch": (3,)}).inputs[1].shape == (3, 5)
     for variant in main.variants:
         (shape, _) = (info.shape for info in variant.inputs)
         x, more = torch.randn(shape), torch.randn(shape[0], 5)
@@ -77,9 +78,10 @@ def test_open_dimensions_on_another_device() -> None:
         program = torch.export.export(
             torch.nn.Linear(3, 3), (torch.ones(3, 3),), dynamic_shapes={"input": {0: rows}}
         )
+    found, _ = with_shapes(program, {"input": (4, 3)})
     (x,) = [
         node.meta["val"]
-        for node in with_shapes(program, {"input": (4, 3)}).graph.find_nodes(op="placeholder")
+        for node in found.graph.find_nodes(op="placeholder")
         if node.name == "input"
     ]
     assert (str(x.device), tuple(x.shape)) == ("meta", (4, 3))
