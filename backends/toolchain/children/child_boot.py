@@ -7,6 +7,7 @@ keep its answers to itself.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -52,7 +53,7 @@ def main(text: str) -> None:
     _die_with_parent(settings["parent"])
     line = Line()
     sys.path[:] = settings["path"]
-    with _without(settings["without"]):
+    with _without(settings["without"]), _nothing_is_garbage():
         module = importlib.import_module(settings["module"])
     module.main(line, *settings["arguments"])
 
@@ -77,6 +78,18 @@ def _without(packages: Sequence[str]) -> Iterator[None]:
     finally:
         for name in hidden:
             del sys.modules[name]
+
+
+@contextmanager
+def _nothing_is_garbage() -> Iterator[None]:
+    """What importing makes stays: looking through it again and again for what may go took a seventh
+    of a start with TVM, and later collections pass over it, too."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 if __name__ == "__main__":
