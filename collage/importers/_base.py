@@ -265,7 +265,7 @@ def extents_by_name(
     Raises
     ------
     ShapeError
-        For a name that is neither, and for what is not one extent above 0.
+        For a name that is neither, and for what is not one whole number.
     """
     inputs, dimensions = list(inputs), list(dict.fromkeys(dimensions))
     found = {}
@@ -275,9 +275,9 @@ def extents_by_name(
         if name not in dimensions:
             raise unknown_input(name, inputs, dimensions)
         extent = shape[0] if len(shape) == 1 else None
-        if isinstance(extent, bool) or not isinstance(extent, int) or extent < 1:
+        if isinstance(extent, bool) or not isinstance(extent, int) or extent < 0:
             raise ShapeError(
-                f"'{name}' is a dimension, which has one extent of 1 or more, not {show(shape)}; "
+                f"'{name}' is a dimension, which has one whole number, not {show(shape)}; "
                 "for several, write a range as 1:8 or buckets as 1|4|8",
                 value=tuple(shape),
             )

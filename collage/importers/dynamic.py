@@ -125,9 +125,9 @@ def _bind(
         )
     for dim, size in zip(declared, shape, strict=True):
         if isinstance(dim, tirx.Var):
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
                 raise ShapeError(
-                    f"input '{name}': '{show(shape)}' is no shape; give positive whole numbers",
+                    f"input '{name}': '{show(shape)}' is no shape; give whole numbers",
                     value=shape,
                 )
             known, owner = found.setdefault(dim, (size, name))

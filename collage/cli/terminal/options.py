@@ -96,7 +96,7 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
     Raises
     ------
     ShapeError
-        For any other text, an extent below 1, or an input given twice.
+        For any other text, or an input given twice.
 
     Examples
     --------
@@ -115,8 +115,6 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int | str, ...]]:
         if name in shapes:
             raise ShapeError(f"shape of input '{name}' is given twice", value=text)
         shapes[name] = tuple(int(field) if field.isdigit() else field for field in fields)
-        if 0 in shapes[name]:
-            raise ShapeError(f"shape '{text}': every extent must be at least 1", value=text)
     return shapes
 
 

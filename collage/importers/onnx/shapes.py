@@ -37,7 +37,7 @@ def concretize(inputs: Sequence[onnx.ValueInfoProto], shapes: Shapes) -> None:
     ------
     ShapeError
         For a shape of an unknown input, one that contradicts the declared rank or a static
-        dimension, one that is not positive, or an open dimension that nobody gave.
+        dimension, one with an extent below 0, or an open dimension that nobody gave.
     """
     known = {value.name: value for value in inputs}
     named = {name: {extent} for name, extent in _by_dimension(shapes, known).items()}
@@ -68,9 +68,9 @@ def _declared(value: onnx.ValueInfoProto) -> list[int | str]:
 
 def _apply_given(value: onnx.ValueInfoProto, shape: list[int], named: dict[str, set[int]]) -> None:
     tensor = _tensor_type(value)
-    if any(isinstance(d, bool) or not isinstance(d, int) or d < 1 for d in shape):
+    if any(isinstance(d, bool) or not isinstance(d, int) or d < 0 for d in shape):
         raise ShapeError(
-            f"input '{value.name}': '{show(shape)}' is no shape; give positive whole numbers, "
+            f"input '{value.name}': '{show(shape)}' is no shape; give whole numbers, "
             f"for example --shape {value.name}=1,3,224,224",
             value=tuple(shape),
         )

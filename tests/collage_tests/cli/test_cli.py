@@ -209,7 +209,7 @@ def test_shapes_are_read() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["x", "=1,2", "x=1,,2", "x=-1", "x=1.5", "x=0", "x=²"])
+@pytest.mark.parametrize("text", ["x", "=1,2", "x=1,,2", "x=-1", "x=1.5", "x=²"])
 def test_ill_formed_shapes_are_refused(text: str) -> None:
     with pytest.raises(ShapeError, match="shape '"):
         parse_shapes([text])

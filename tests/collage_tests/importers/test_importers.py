@@ -84,6 +84,24 @@ def test_open_dimensions_are_made_concrete_and_shapes_folded() -> None:
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
 
 
+@pytest.mark.parametrize("shapes", [{"past": (1, 0, 4)}, {"old": (0,)}])
+def test_an_open_dimension_may_be_empty(shapes: dict[str, tuple[int, ...]]) -> None:
+    """As a decoder's cache is for the first of its tokens."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        step (float[1,old,4] past, float[1,3,4] keys) => (float[1,3,all] y) {
+            all_keys = Concat<axis=1>(past, keys)
+            turned = Transpose<perm=[0,2,1]>(all_keys)
+            y = MatMul(keys, turned)
+        }
+    """)
+    imported = load_model(model, shapes=shapes)
+    past, keys = np.zeros((1, 0, 4), "float32"), np.ones((1, 3, 4), "float32")
+    (found,) = evaluate(imported.mod, [past, keys])
+    (wanted,) = by_onnxruntime(model, {"past": past, "keys": keys})
+    assert largest_error(found, wanted) < 1e-6
+
+
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
@@ -91,11 +109,11 @@ def test_open_dimensions_are_made_concrete_and_shapes_folded() -> None:
         ({"gain": (2, 1)}, r"'image' has open dimensions .*--shape image=2,3,1,4"),
         ({"picture": (1, 3, 5, 4)}, "'picture'; its inputs: image, gain; its open.*: batch, size"),
         ({"batch": (2,)}, r"'image' has open dimensions .*image=2,3,1,4, or --shape size=1$"),
-        ({"batch": (2, 4), "size": (5,)}, "'batch' is a dimension, which has one extent"),
+        ({"batch": (2, 4), "size": (5,)}, "'batch' is a dimension, which has one whole number"),
         ({"batch": (True,), "size": (5,)}, "'batch' is a dimension"),
         ({"image": (1, 3, 5)}, "4 dimensions .* has 3"),
         ({"image": (1, 4, 5, 4)}, "contradicts its dimension of 3"),
-        ({"image": (1, 3, 0, 4)}, "is no shape"),
+        ({"image": (1, 3, -1, 4)}, "is no shape"),
     ],
 )
 def test_wrong_shapes_say_what_to_give(shapes: dict[str, tuple[int, ...]], message: str) -> None:

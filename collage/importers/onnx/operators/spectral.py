@@ -77,7 +77,8 @@ def _transformed(node: Node, x: relax.Expr, matrix: Array, dtype: str) -> relax.
 
 def _stft(node: Node) -> relax.Expr:
     emit, dtype = node.emit, node.dtype(0)
-    batch, signal, parts = node.shape(0)
+    # Without a last axis it is real, which the standard does not say, and runtimes take.
+    batch, signal, parts = (*node.shape(0), 1)[:3]
     step = int(node.fixed(1, "frame step").item())
     if node.has(3):
         length = int(node.fixed(3, "frame length").item())
