@@ -6,6 +6,7 @@ exported program. Here each is the tensor that it stands for.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,9 @@ _ARITHMETIC: dict[Any, str] = {
     operator.add: "add",
     operator.sub: "sub",
     operator.mul: "mul",
+    operator.floordiv: "floor_divide",
     operator.mod: "remainder",
+    operator.pow: "pow",
     operator.truediv: "true_divide",
     operator.lt: "lt",
     operator.le: "le",
@@ -36,6 +39,18 @@ _ARITHMETIC: dict[Any, str] = {
     torch.sym_max: "maximum",
     torch.sym_min: "minimum",
 }
+
+_OF_TENSORS = {
+    "maximum": "default",
+    "minimum": "default",
+    "floor_divide": "default",
+    "pow": "Tensor_Tensor",
+    "bitwise_and": "Tensor",
+    "bitwise_or": "Tensor",
+}
+"""Of those that are given no plain numbers, the form for tensors."""
+
+_ROUNDED: dict[Any, str] = {math.floor: "floor", math.ceil: "ceil", math.trunc: "trunc"}
 
 _CHECKS = ("_assert_scalar", "sym_constrain_range", "_assert_tensor_metadata", "_assert_async")
 """What asserts of a number is what PyTorch asks, not the model."""
@@ -86,6 +101,16 @@ def as_tensors(writer: Writer, node: fx.Node, env: dict[fx.Node, Any]) -> fx.Nod
         return _joined(writer, _ARITHMETIC[node.target], args)
     if node.target is operator.neg:
         return writer.emit(aten.neg.default, *args)
+    if node.target is operator.abs:
+        return writer.emit(aten.abs.default, *args)
+    if node.target in _ROUNDED:
+        found = writer.emit(getattr(aten, _ROUNDED[node.target]).default, *args)
+        return writer.emit(aten._to_copy.default, found, dtype=torch.int64)
+    if node.target is torch.sym_ite:
+        both = [one if isinstance(one, fx.Node) else writer.constant(one) for one in args[1:]]
+        return writer.emit(aten.where.self, args[0], *both)
+    if node.target is torch.sym_sum:
+        return _summed(writer, [env.get(one, one) for one in node.args[0]])
     if node.target is torch.sym_not:
         return writer.emit(aten.logical_not.default, *args)
     if node.target in (torch.sym_float, torch.sym_int):
@@ -105,17 +130,25 @@ def as_tensors(writer: Writer, node: fx.Node, env: dict[fx.Node, Any]) -> fx.Nod
 
 def _joined(writer: Writer, name: str, args: list[Any]) -> fx.Node:
     """Arithmetic of numbers, of which one at least is a tensor here."""
-    if name in ("maximum", "minimum", "bitwise_and", "bitwise_or"):
+    if name in _OF_TENSORS:
         args = [one if isinstance(one, fx.Node) else writer.constant(one) for one in args]
     if not isinstance(args[0], fx.Node):
         args = [writer.constant(args[0]), args[1]]
     form = "Tensor" if isinstance(args[1], fx.Node) else "Scalar"
     packet = getattr(aten, name)
-    if name in ("maximum", "minimum"):
-        form = "default"
+    if name in _OF_TENSORS:
+        form = _OF_TENSORS[name]
     elif form not in packet.overloads():
         args, form = [args[0], writer.constant(args[1])], "Tensor"
     return writer.emit(getattr(packet, form), *args)
+
+
+def _summed(writer: Writer, numbers: list[Any]) -> fx.Node:
+    """A sum of several, of which one at least is a tensor here."""
+    total, *rest = sorted(numbers, key=lambda one: not isinstance(one, fx.Node))
+    for one in rest:
+        total = _joined(writer, "add", [total, one])
+    return total
 
 
 def _with_tensor(node: fx.Node) -> Any:

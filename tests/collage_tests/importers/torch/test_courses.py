@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -139,7 +140,17 @@ WRITTEN_OUT: dict[str, Case] = {
         lambda dense, x, n: (x * x.sum().item(), n.item() + 1),
         lambda: (rows(4, 8), few()),
     ),
+    "arithmetic of numbers": (
+        lambda dense, x, n: _arithmetic(x, n.item()),
+        lambda: (rows(4), few()),
+    ),
 }
+
+
+def _arithmetic(x: Any, n: Any) -> tuple[Any, ...]:
+    chosen = torch.sym_ite(n > 3, n // 2, n % 3)
+    rounded = math.ceil(n / 4) + math.floor(n / 4)
+    return x * chosen, x + abs(n - 9) // 4, x * torch.sym_sum([n, n % 3, 4]), x + n**2, x * rounded
 
 
 def loaded(function: Callable[..., Any], inputs: tuple[Any, ...]) -> tuple[Any, ImportedModel]:
