@@ -96,6 +96,9 @@ def _optimize(
             metavar="NAME", help="No search: this backend wherever it can, TVM elsewhere."
         ),
     ] = None,
+    covers: Annotated[
+        int, typer.Option(min=1, metavar="K", help="Time the best K of the search's covers whole.")
+    ] = 1,
     pin: Annotated[
         list[str] | None,
         typer.Option(
@@ -253,6 +256,7 @@ def _optimize(
                 replay=replay,
                 time_budget_sec=_left(time_budget, context.obj),
                 strategy=f"single:{single_backend}" if single_backend else "search",
+                covers=covers,
                 pin=pins,
                 ban=bans,
                 memory_limit_bytes=limit_bytes,

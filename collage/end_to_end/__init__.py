@@ -10,13 +10,21 @@ says who wins, and ``memory`` what each takes.
 from collage.end_to_end._base import EndToEndComparison
 from collage.end_to_end.baselines import baselines, check_strategy, taking_part, without_search
 from collage.end_to_end.estimated import EstimatedComparison
-from collage.end_to_end.evaluation import Contender, Evaluation, NothingRunsError, Refusal, Seen
+from collage.end_to_end.evaluation import (
+    FURTHER,
+    Contender,
+    Evaluation,
+    NothingRunsError,
+    Refusal,
+    Seen,
+)
 from collage.end_to_end.measured import MeasuredComparison
 from collage.end_to_end.memory import memory_of
 from collage.end_to_end.repair import PartitionRepair
 from collage.end_to_end.verdict import Verdict, best, decide
 
 __all__ = [
+    "FURTHER",
     "Contender",
     "EndToEndComparison",
     "EstimatedComparison",

@@ -17,6 +17,9 @@ from collage.report import MemoryUse
 from collage.search.candidates import Candidate
 from collage.search.partitioning import Partitioning
 
+FURTHER = "cover:"
+"""What the names of the search's further covers begin with."""
+
 
 @dataclass(frozen=True)
 class Contender:
@@ -30,6 +33,11 @@ class Contender:
 
     name: str
     partitioning: Partitioning
+
+    @property
+    def is_further(self) -> bool:
+        """Whether it is one more cover of the search's, which takes part where there is time."""
+        return self.name.startswith(FURTHER)
 
 
 def everybody() -> float:

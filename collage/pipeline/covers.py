@@ -11,7 +11,13 @@ from collage.backends.contract.errors import OutOfTimeError, RestrictionError, S
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
-from collage.end_to_end import Contender, PartitionRepair, baselines, without_search
+from collage.end_to_end import (
+    FURTHER,
+    Contender,
+    PartitionRepair,
+    baselines,
+    without_search,
+)
 from collage.pipeline.rival_contests import RivalContests
 from collage.report.data import EQUAL
 from collage.search.dataflow import DataflowGraph
@@ -25,7 +31,7 @@ from collage.search.rules import (
     default_rules,
     last_resorts,
 )
-from collage.search.strategies import SearchProgress, SearchResult, search
+from collage.search.strategies import SearchProgress, SearchResult, other_covers, search
 
 _BATCH = 4096
 """Candidates asked about together, more than all seeds have: libraries tune together what is asked
@@ -116,6 +122,7 @@ def find_covers(
     deadline: Deadline = NEVER,
     looking: Deadline = NEVER,
     patience: Callable[[int], float] = lambda contests: math.inf,
+    best: int = 1,
 ) -> Covers:
     """The search's answer and the baselines; of another strategy, its one partitioning.
 
@@ -140,12 +147,15 @@ def find_covers(
     patience : callable, optional
         Given how often that was done, seconds that there are now for timing the answer's parts and
         their rivals once more.
+    best : int
+        Covers that are wanted of the search, see
+        :func:`~collage.search.strategies.other_covers.other_covers`.
 
     Returns
     -------
     Covers
-        The search's answer first, then the seeds; what was found is empty where nothing was looked
-        for.
+        The search's answer first, then the seeds, then its other covers; what was found is empty
+        where nothing was looked for.
 
     Raises
     ------
@@ -179,7 +189,13 @@ def find_covers(
         # A search that knows no cost has only chosen among guesses, as whoever compares these does.
         return Covers(tuple(seeds), found, result)
     first = Contender("search", result.partitioning)
-    return Covers((first, *seeds), found, result, contests.remarks())
+    others = other_covers(
+        *(graph, found.candidates, costs, result.partitioning, best - 1),
+        known=partitionings,
+        should_stop=lambda: deadline.is_up,
+    )
+    more = [Contender(f"{FURTHER}{n}", one.partitioning) for n, one in enumerate(others, 2)]
+    return Covers((first, *seeds, *more), found, result, contests.remarks())
 
 
 def seeds_of(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from collage.backends.contract import is_native
+from collage.backends.contract.errors import ReplayMissError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.contest import PairedComparison
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation, decide
@@ -97,6 +98,46 @@ def evaluate_contenders(
     return Evaluated.of(evaluations)
 
 
+def evaluate_replayed(comparison: EndToEndComparison, contenders: Sequence[Contender]) -> Evaluated:
+    """Compare contenders by a log, whose search may have had fewer covers than this one.
+
+    Parameters
+    ----------
+    comparison : EndToEndComparison
+        Of a strict replay.
+    contenders : sequence of Contender
+        At least one.
+
+    Returns
+    -------
+    Evaluated
+        Of as many of the search's further covers as the log has a contest of.
+
+    Raises
+    ------
+    MeasurementError
+        When none runs correctly.
+    ReplayMissError
+        When the log lacks one that is no further cover.
+
+    Examples
+    --------
+    >>> from collage.end_to_end import baselines
+    >>> from collage.testing.estimated import estimated_search
+    >>> search = estimated_search({"tvm": 2e-6, "onednn": 1e-6})
+    >>> seeds = baselines(search.graph, search.targets)
+    >>> evaluate_replayed(search.comparison, seeds).winner.contender.name
+    'single:onednn'
+    """
+    playing = list(contenders)
+    while any(one.is_further for one in playing):
+        try:
+            return evaluate_contenders(comparison, playing)
+        except ReplayMissError:
+            playing.remove([one for one in playing if one.is_further][-1])
+    return evaluate_contenders(comparison, playing)
+
+
 def evaluate_in_time(
     comparison: EndToEndComparison,
     contenders: Sequence[Contender],
@@ -147,7 +188,8 @@ def evaluate_in_time(
     first = hand.answer()
     held = None if first is None else first.contender
     tried = {one.contender.partitioning.key(): one for one in hand.tried}
-    ranked = by_promise(contenders, costs)
+    # Sums that are a little higher promise more than baselines, which have to be beaten first.
+    ranked = sorted(by_promise(contenders, costs), key=lambda one: one.is_further)
     distinct: dict[object, Contender] = {} if held is None else {held.partitioning.key(): held}
     for contender in [*(c for c in contenders if c.name == "search"), *ranked]:
         distinct.setdefault(contender.partitioning.key(), contender)

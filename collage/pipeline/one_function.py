@@ -16,8 +16,8 @@ from collage.end_to_end import Contender, EndToEndComparison, NothingRunsError, 
 from collage.pipeline.costing import Costing
 from collage.pipeline.covers import Covers, find_covers, seeds_of
 from collage.pipeline.evaluated import (
-    evaluate_contenders,
     evaluate_in_time,
+    evaluate_replayed,
     is_promising,
     safest_first,
 )
@@ -65,7 +65,7 @@ class Search:
         What it gave when it was.
     prefetch : Prefetch
         What is being compiled in the background.
-    strategy, pin, ban, refine_trials, refine_storage, seed
+    strategy, covers, pin, ban, refine_trials, refine_storage, seed
         As :func:`collage.optimize` takes them.
     memory_limit_bytes, max_error, calibration
         As :func:`collage.optimize` takes them.
@@ -82,6 +82,7 @@ class Search:
     asked: CostModel
     prefetch: Prefetch
     strategy: str = "search"
+    covers: int = 1
     pin: Wishes | None = None
     ban: Wishes | None = None
     graphs: Sequence[DataflowGraph] = ()
@@ -153,7 +154,7 @@ class Search:
             covers = covering.find(costs)
             try:
                 if replay:
-                    evaluated = evaluate_contenders(comparison, covers.contenders)
+                    evaluated = evaluate_replayed(comparison, covers.contenders)
                 else:
                     evaluated = evaluate_in_time(comparison, covers.contenders, costs, budget, hand)
             except NothingRunsError as err:
@@ -273,6 +274,7 @@ class _Covering:
             deadline=self.measuring,
             looking=self.looking,
             patience=lambda held: patience_sec(self.search.costing.stats(), self.measuring, held),
+            best=self.search.covers if self.errors is None else 1,
         )
         repair = self._repair(costs)
         compiling = NEVER if session.replay else self.budget.compiling

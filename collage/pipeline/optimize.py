@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from collage.backends.contract import TargetSet
-from collage.backends.contract.errors import MemoryLimitError, ShapeError
+from collage.backends.contract.errors import MemoryLimitError, ShapeError, UserError
 from collage.cost.base import CostModel
 from collage.cost.device import available_cores, policy_of
 from collage.cost.engines import LOCAL, WorkersLike, engine_of
@@ -49,6 +49,7 @@ def optimize(
     replay: bool = False,
     time_budget_sec: float | None = None,
     strategy: str = "search",
+    covers: int = 1,
     pin: Wishes | None = None,
     ban: Wishes | None = None,
     memory_limit_bytes: int | None = None,
@@ -99,6 +100,10 @@ def optimize(
         by then, see :doc:`/budget`. In a replay, what the log lacks is unknown instead of an error.
     strategy : str
         ``search``; or, without a search, ``greedy`` or ``single:<backend>``.
+    covers : int
+        How many of the search's covers are compiled and timed whole: its answer, and others that
+        would be faster if sums were off in one of two ways, see :doc:`/measuring`. Those that there
+        is no time for are left out; with ``max_error`` there is one for each error anyway.
     pin, ban : mapping of str to str or sequence of str, optional
         By pattern, the backends that alone may run what it matches, or that may not; the pattern is
         held against operators' types and nodes' names, see :doc:`/deploy`. All that is compared
@@ -203,6 +208,8 @@ def optimize(
             f"memory_limit_bytes is {memory_limit_bytes}, and has to be positive",
             value=memory_limit_bytes,
         )
+    if covers < 1:
+        raise UserError(f"covers is {covers}, and has to be 1 or more", value=covers)
     max_error = checked_error(max_error, precision)
     check_method(calibration)
     own_metric = checked_metric(metric, max_error)
@@ -231,6 +238,7 @@ def optimize(
         search = Search(
             *(session, costing, asked, prefetch),
             strategy=strategy,
+            covers=covers,
             pin=pin,
             ban=ban,
             memory_limit_bytes=memory_limit_bytes,

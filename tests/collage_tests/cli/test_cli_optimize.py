@@ -74,7 +74,7 @@ def test_every_option_reaches_the_search(
         "--threads 2 --allow-code --workers ray://head:10001 --pin backbone.*=onednn "
         "--ban softmax=onednn --ban softmax=openblas --memory-limit 256M "
         "--max-error 0.01 --precision bfloat16 --calibration entropy --metric top1 "
-        "--weights beside --most-buckets 3"
+        "--weights beside --most-buckets 3 --covers 4"
     )
     assert main([*text.split(), "-t", '{"kind": "openblas", "epilogues": false}']) == 0
     assert main(f"optimize {model} -t llvm -o {tmp_path / 'c'} --single-backend tvm".split()) == 0
@@ -91,6 +91,7 @@ def test_every_option_reaches_the_search(
         "replay": False,
         "time_budget_sec": pytest.approx(30.0, abs=20.0),
         "strategy": "search",
+        "covers": 4,
         "refine_trials": 5,
         "refine_storage": "sqlite:///r.db",
         "num_threads": 2,
@@ -109,6 +110,7 @@ def test_every_option_reaches_the_search(
         "weights": "beside",
     }
     assert single["strategy"] == "single:tvm"
+    assert single["covers"] == 1
     assert single["shapes"] is None
     assert single["num_threads"] is None
     assert single["workers"] == "local"
