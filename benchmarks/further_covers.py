@@ -5,7 +5,7 @@
 differ, they are timed against each other, in rounds. One row a network is kept in
 ``benchmarks/results/further_covers.json``; ``further_covers.md`` is written anew each time.
 Networks are the zoo's, or ``light:`` and one of the ``onnx`` package's. With ``--logs FOLDER`` the
-logs stay there, for :mod:`benchmarks.borders`.
+logs stay there.
 """
 
 from __future__ import annotations
