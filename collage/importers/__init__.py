@@ -8,6 +8,7 @@ TVMScript (``relax_files``). What comes out has static shapes and is not yet nor
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ __all__ = ["ExampleInputs", "ImportedModel", "load_model"]
 def load_model(
     source: Any,
     *,
-    shapes: Shapes | None = None,
+    shapes: Mapping[str, Sequence[int] | int] | None = None,
     allow_code: bool = False,
     example_inputs: ExampleInputs = None,
 ) -> ImportedModel:
@@ -48,7 +49,7 @@ def load_model(
         A file's format is told by its content; the suffix only decides what is tried first. An ONNX
         model may be its bytes, a ``torch.onnx.ONNXProgram`` or an ``onnx_ir.Model``, too.
     shapes : mapping of str to sequence of int, optional
-        Concrete shapes for inputs with open dimensions.
+        Concrete shapes for inputs with open dimensions; a dimension's extent, by its name.
     allow_code : bool
         Whether a TVMScript ``.py`` file may be run. It is code like any other Python file.
     example_inputs : sequence or mapping, optional
@@ -80,25 +81,28 @@ def load_model(
     >>> model.inputs
     (TensorInfo(shape=(4, 8), dtype='float32', name='x'),)
     """
-    shapes = dict(shapes or {})
+    wanted: Shapes = {
+        name: (shape,) if isinstance(shape, int) else shape
+        for name, shape in (shapes or {}).items()
+    }
     if is_module(source):
-        return import_exported_module(export_module(source, example_inputs), shapes)
+        return import_exported_module(export_module(source, example_inputs), wanted)
     if example_inputs is not None:
         raise InputError(
             f"example_inputs are for a torch.nn.Module, not for a {type(source).__name__}",
             value=type(source).__name__,
         )
     if isinstance(source, ExportedModule):
-        return import_exported_module(source, shapes)
+        return import_exported_module(source, wanted)
     if isinstance(source, str | Path):
-        return _load_file(Path(source), shapes, allow_code)
+        return _load_file(Path(source), wanted, allow_code)
     if isinstance(source, tvm.IRModule):
-        return import_bound(source, shapes, name="module", source_format="module")
+        return import_bound(source, wanted, name="module", source_format="module")
     if is_exported_program(source):
-        return import_exported_program(source, "program", shapes)
+        return import_exported_program(source, "program", wanted)
     proto = onnx_model_of(source)
     if proto is not None:
-        return import_onnx(proto, proto.graph.name or "model", shapes)
+        return import_onnx(proto, proto.graph.name or "model", wanted)
     raise ModelError(
         f"cannot import an object of type '{type(source).__name__}'; give a path, an "
         "onnx.ModelProto or its bytes, a torch.nn.Module, a torch.export.ExportedProgram or a "

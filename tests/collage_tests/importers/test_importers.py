@@ -78,7 +78,7 @@ def test_open_dimensions_are_made_concrete_and_shapes_folded() -> None:
     (found,) = evaluate(imported.mod, values)
     (wanted,) = by_onnxruntime(model, {"image": values[0], "gain": values[1]})
     assert largest_error(found, wanted) < 1e-6
-    by_name = load_model(model, shapes={"batch": (2,), "size": (5,)})
+    by_name = load_model(model, shapes={"batch": 2, "size": (5,)})
     assert (by_name.inputs, by_name.outputs) == (imported.inputs, imported.outputs)
     # The model that was given is still the one with open dimensions.
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
