@@ -15,6 +15,7 @@ from tvm import relax, tirx
 
 from collage.backends.contract import PARTITION_ATTR
 from collage.backends.tvm.common.bounds import keep_inside
+from collage.backends.tvm.common.shifted_indices import guard_shifted_indices
 
 OP_PATTERN_OPAQUE = 8
 """``kOpaque`` of ``relax::OpPatternKind``: keeps later passes from fusing a scheduled kernel."""
@@ -80,8 +81,8 @@ def lower_module(
     with device:
         scheduled = schedule_all(list(fresh.values()))
     for gv, func in zip(fresh, scheduled, strict=True):
-        inside = keep_inside(_unmarked(func))
-        own[gv] = inside.with_attr({"op_pattern": OP_PATTERN_OPAQUE, _LOWERED_ATTR: True})
+        right = guard_shifted_indices(keep_inside(_unmarked(func)))
+        own[gv] = right.with_attr({"op_pattern": OP_PATTERN_OPAQUE, _LOWERED_ATTR: True})
     return own
 
 
