@@ -24,6 +24,7 @@ from collage.backends.tvm.common.legalization import (
 from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.common.numbers.rounding import WIDE
 from collage.backends.tvm.cuda import norms
+from collage.backends.tvm.cuda.median import legalize_median
 from collage.backends.tvm.cuda.phases import legalize_groups
 from collage.backends.tvm.cuda.recurrent import legalize_recurrent
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
@@ -40,6 +41,7 @@ def legalizations() -> Mapping[str, Legalization]:
         **{f"relax.nn.conv{n}d_transpose": legalize_transposed_convolution for n in (1, 2, 3)},
         RECURRENT: legalize_recurrent,
         TREES: legalize_trees,
+        "relax.median": legalize_median,
         "relax.nn.attention": _legalize_attention,
         "relax.nn.attention_bias": _legalize_attention,
     }

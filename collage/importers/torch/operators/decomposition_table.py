@@ -157,8 +157,29 @@ def _median_of_numbers(
     return (found, place) if keepdim else (found.squeeze(dim), place.squeeze(dim))
 
 
-def _median_of_all(x: torch.Tensor) -> torch.Tensor:
+def _median_of_all_numbers(x: torch.Tensor) -> torch.Tensor:
     return _median_of_numbers(x.reshape(-1), 0)[0]
+
+
+def _median(
+    x: torch.Tensor, dim: int = -1, keepdim: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The lower one of those in the middle; the first that is no number, where there is one."""
+    if not x.dim():
+        return x.clone(), torch.zeros([], dtype=torch.int64)
+    ordered, places = torch.sort(x, dim)
+    middle = (x.shape[dim] - 1) // 2
+    found, place = ordered.narrow(dim, middle, 1), places.narrow(dim, middle, 1)
+    if x.is_floating_point():
+        none = torch.isnan(x)
+        missing = none.any(dim, keepdim=True)
+        found = torch.where(missing, math.nan, found)
+        place = torch.where(missing, none.to(torch.int64).argmax(dim, keepdim=True), place)
+    return (found, place) if keepdim else (found.squeeze(dim), place.squeeze(dim))
+
+
+def _median_of_all(x: torch.Tensor) -> torch.Tensor:
+    return _median(x.reshape(-1), 0)[0]
 
 
 def _mode(
@@ -312,7 +333,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.put.default: _put,
         aten.as_strided_scatter.default: _strided_scatter,
         aten.diagonal_scatter.default: _diagonal_scatter,
-        aten.nanmedian.default: _median_of_all,
+        aten.median.default: _median_of_all,
+        aten.median.dim: _median,
+        aten.nanmedian.default: _median_of_all_numbers,
         aten.nanmedian.dim: _median_of_numbers,
         aten.mode.default: _mode,
         aten.histc.default: _histogram,

@@ -17,7 +17,7 @@ from tvm.script.ir_builder import tirx as T
 from benchmarks.gpu.cases.compiling import cuda_target
 from collage.backends.contract import BuildContext
 from collage.testing import graph
-from tests.backends_tests.cuda_on_host import HostProgram
+from tests.backends_tests.cuda_on_host import HostProgram, cuda_source
 from tests.backends_tests.tvm.cuda.lowered import kernels, lower
 
 pytestmark = pytest.mark.cuda
@@ -110,6 +110,31 @@ def test_a_kernel_without_results_launches_nothing(context: BuildContext) -> Non
     mod = graph([(2, 0, 3)], lambda emit, x: op.exp(emit(op.permute_dims(x, [0, 2, 1]))))
     lowered = lower(mod, context)
     assert {str(k.attrs["collage.schedule"]) for k in kernels(lowered).values()} == {"empty"}
+
+
+def test_a_result_without_elements_among_others_is_not_launched(
+    context: BuildContext, tmp_path: Path
+) -> None:
+    """Of what has no blocks TVM makes one thread, which reads and writes where nothing is."""
+    mod = graph([(5, 3)], lambda emit, x: op.split(x, [1, 5], axis=0))
+    program = HostProgram(lower(mod, context), cuda_target(), tmp_path)
+    assert sum(map(len, program.launches.values())) == 2
+
+
+def test_borders_wrap_around_in_one_flat_loop(context: BuildContext, tmp_path: Path) -> None:
+    mod = graph([(1, 2, 3)], lambda emit, x: op.nn.pad(x, [0, 0, 2, 1, 1, 2], pad_mode="circular"))
+    x = _random(1, 2, 3)
+    (found,) = _run(mod, context, tmp_path, x)
+    np.testing.assert_array_equal(found, np.pad(x, [(0, 0), (2, 1), (1, 2)], "wrap"))
+
+
+@pytest.mark.parametrize("axis", [None, 1])
+def test_medians_are_sorted_on_the_device(axis: int | None, context: BuildContext) -> None:
+    mod = graph([(3, 8)], lambda emit, x: op.median(x, axis))
+    named = kernels(lower(mod, context))
+    assert any("sort" in name for name in named)
+    assert "call_packed" not in "".join(func.script() for func in named.values())
+    assert cuda_source(lower(mod, context), cuda_target())
 
 
 def test_loops_that_an_importer_wrote_run_on_the_device(context: BuildContext) -> None:

@@ -180,6 +180,10 @@ APART: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
         lambda x: (x.nanmedian(), *x.nanmedian(1)),
         lambda: (torch.tensor([[3, math.nan, 1, 2], [math.nan, math.nan, 7, 4]]),),
     ),
+    "median": (
+        lambda x: (x.median(), *x.median(1), x[0].median(), *x[:, 2].median(0, keepdim=True)),
+        lambda: (torch.tensor([[3, 5, 1, 2], [4, math.nan, 7, math.nan]]),),
+    ),
     "mode": (lambda x: tuple(x.mode(1)), lambda: (places(3, 6, 9),)),
     "histc": (
         lambda x: (x.histc(7, -2, 2), x.histc(5)), lambda: (rows(5, 30),),
