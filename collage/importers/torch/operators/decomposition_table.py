@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from collage.importers.torch.operators.folds import col2im
+
 aten = torch.ops.aten
 
 
@@ -333,6 +335,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.put.default: _put,
         aten.as_strided_scatter.default: _strided_scatter,
         aten.diagonal_scatter.default: _diagonal_scatter,
+        aten.col2im.default: col2im,
         aten.median.default: _median_of_all,
         aten.median.dim: _median,
         aten.nanmedian.default: _median_of_all_numbers,
