@@ -194,17 +194,16 @@ def legalize_groups(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr
     given = call.attrs
     rank, groups = len(given.strides), int(given.groups)
     space, layout, places = SPATIAL[rank], str(given.data_layout), str(given.kernel_layout)
-    weights = call.args[1]
-    if layout != f"N{space}C" or not isinstance(weights, GenericConst):
+    if layout != f"N{space}C":
         return None
     batch, *outer, outputs = static_shape(call)
     channels, width = static_shape(call.args[0])[-1] // groups, outputs // groups
     # Eight elements of an operand are read at once: they must belong to one place.
     if groups == 1 or channels % _LEAST or width < _LEAST:
         return None
-    array = weights.value.numpy().transpose([places.index(a) for a in f"O{space}I"])
-    kernel = array.shape[1:-1]
-    by_group = array.reshape(groups, width, *kernel, channels)
+    order = [places.index(a) for a in f"O{space}I"]
+    kernel = [static_shape(call.args[1])[n] for n in order[1:-1]]
+    by_group = _arranged(builder, call.args[1], order, (groups, width, *kernel, channels))
     dtype = str(call.ty.dtype)
     strides, dilation = [[int(v) for v in axis] for axis in (given.strides, given.dilation)]
     before, behind = [[int(v) for v in given.padding][n * rank : (n + 1) * rank] for n in (0, 1)]
@@ -227,10 +226,26 @@ def legalize_groups(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr
         builder.call_te(
             convolution,
             call.args[0],
-            relax.const(np.ascontiguousarray(by_group), str(weights.ty.dtype)),
+            by_group,
             primfunc_name_hint=f"conv{rank}d",
             primfunc_attrs=OUT_FUSABLE,
         )
     )
     flat = relax.op.reshape(product, relax.ShapeExpr([batch, *outer, outputs]))
     return default_legalization(builder, builder.normalize(flat))
+
+
+def _arranged(
+    builder: relax.BlockBuilder, weights: relax.Expr, order: list[int], shape: tuple[int, ...]
+) -> relax.Expr:
+    """Weights in another order and shape: now where they are known, else as the model runs."""
+    if isinstance(weights, GenericConst):
+        array = weights.value.numpy().transpose(order).reshape(shape)
+        return relax.const(np.ascontiguousarray(array), str(weights.ty.dtype))
+    if order != sorted(order):
+        weights = _emitted(builder, relax.op.permute_dims(weights, order))
+    return _emitted(builder, relax.op.reshape(weights, relax.ShapeExpr(shape)))
+
+
+def _emitted(builder: relax.BlockBuilder, expr: relax.Expr) -> relax.Var:
+    return builder.emit(default_legalization(builder, builder.normalize(expr)))

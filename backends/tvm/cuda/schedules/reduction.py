@@ -45,7 +45,7 @@ _LEAST_WRITTEN = 16
 """Elements that a thread of theirs writes at least."""
 
 _LEAST_TERMS = 16
-"""Fewer are best summed by a thread alone."""
+"""Fewer are best summed by a thread alone, where nothing that follows reads them again."""
 
 
 def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
@@ -135,7 +135,9 @@ def _is_unfit(
     sch: s_tir.Schedule, sums: Sequence[Any], accesses: Sequence[Access], last: Sequence[Any]
 ) -> Refusal | None:
     first = accesses[0]
-    if first.terms < _LEAST_TERMS:
+    results = size_of([axis for axis in axes_of(sch, sums[0]) or [] if not axis.reduce])
+    again = bool(last) and size_of(axes_of(sch, last[0]) or []) > results
+    if first.terms < _LEAST_TERMS and not again:
         return Refusal(f"{first.terms} terms are best summed by a thread alone")
     halves = any(str(region.source.dtype) == "float16" for region in sch.get(sums[0]).reads)
     # More rows of halves are for tensor cores.

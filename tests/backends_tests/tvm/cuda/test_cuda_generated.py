@@ -137,6 +137,34 @@ def test_medians_are_sorted_on_the_device(axis: int | None, context: BuildContex
     assert cuda_source(lower(mod, context), cuda_target())
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((70, 9), -1), ((300, 3), -1), ((3, 5, 7), 1)])
+def test_a_softmax_of_few_terms(
+    shape: tuple[int, ...], axis: int, context: BuildContext, tmp_path: Path
+) -> None:
+    """Not a block for each of its results."""
+    mod = graph([shape], lambda emit, x: op.nn.softmax(x, axis))
+    lowered = lower(mod, context)
+    assert {str(k.attrs["collage.schedule"]) for k in kernels(lowered).values()} == {"reduction"}
+    x = _random(*shape)
+    (found,) = HostProgram(lowered, cuda_target(), tmp_path)(x)
+    powers = np.exp(x - x.max(axis, keepdims=True))
+    np.testing.assert_allclose(found, powers / powers.sum(axis, keepdims=True), rtol=1e-5)
+
+
+def test_groups_whose_weights_are_computed_are_products(context: BuildContext) -> None:
+    """As a style modulates them, for each picture in its own way."""
+    mod = graph(
+        [(1, 32, 32, 128), (128, 3, 3, 64)],
+        lambda emit, x, w: op.nn.conv2d(
+            x, w, padding=1, groups=2, data_layout="NHWC", kernel_layout="OHWI"
+        ),
+        "float16",
+    )
+    families = {str(k.attrs["collage.schedule"]) for k in kernels(lower(mod, context)).values()}
+    assert "tensor_core" in families
+    assert not any("dlight" in family for family in families)
+
+
 def test_loops_that_an_importer_wrote_run_on_the_device(context: BuildContext) -> None:
     """Nothing fuses them, so they come out under the name under which they came in."""
     builder = tvm.relax.BlockBuilder()
