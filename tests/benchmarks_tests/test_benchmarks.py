@@ -157,17 +157,18 @@ def _two_layers() -> ModelProto:
 
 
 @pytest.mark.parametrize(
-    "build",
+    ("build", "ours"),
     [
-        _two_layers,
-        pytest.param(tiny_mobilenet, marks=pytest.mark.slow),
-        pytest.param(tiny_bert, marks=pytest.mark.slow),
+        # One of each kind: a search, a backend alone, a strategy without measuring.
+        (_two_layers, ("collage", "single:onednn", "greedy")),
+        pytest.param(tiny_mobilenet, _OURS, marks=pytest.mark.slow),
+        pytest.param(tiny_bert, _OURS, marks=pytest.mark.slow),
     ],
 )
-def test_our_engines_agree(tmp_path: Path, build: object) -> None:
+def test_our_engines_agree(tmp_path: Path, build: object, ours: tuple[str, ...]) -> None:
     onnx.save(build(), tmp_path / "tiny.onnx")  # type: ignore[operator]
     job = Job(tmp_path / "tiny.onnx", tmp_path / "work", threads=1)
-    results = measure(job, [REFERENCE, *_OURS], _SHORT)
+    results = measure(job, [REFERENCE, *ours], _SHORT)
     assert [f"{r.engine}: {r.failure}" for r in results if r.failure] == []
     for result in results:
         assert result.max_rel_diff is not None

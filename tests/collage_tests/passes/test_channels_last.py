@@ -30,7 +30,10 @@ op = relax.op
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow) if name in ("vgg19", "zfnet512") else name
+        # Of a kind with others, and large.
+        pytest.param(name, marks=pytest.mark.slow)
+        if name in ("bvlc_alexnet", "inception_v2", "vgg19", "zfnet512")
+        else name
         for name in light_model_names()
     ],
 )

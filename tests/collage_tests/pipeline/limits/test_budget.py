@@ -122,7 +122,7 @@ def test_without_a_budget_nothing_is_limited() -> None:
     assert not any(d.is_limited for d in (budget.measuring, budget.compiling, budget.timing))
 
 
-@pytest.mark.parametrize("seconds", [0.0, 6.0, 15.0])
+@pytest.mark.parametrize("seconds", [0.0, pytest.param(6.0, marks=pytest.mark.slow), 15.0])
 def test_there_is_an_answer_in_time(seconds: float, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     events: list[tuple[float, ProgressEvent]] = []
