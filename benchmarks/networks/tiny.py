@@ -60,15 +60,19 @@ class GraphWriter:
         return helper.make_model(graph, opset_imports=opset, ir_version=8)
 
 
-def tiny_mobilenet(seed: int = 0, image: int = 32, classes: int = 10) -> ModelProto:
+def tiny_mobilenet(
+    seed: int = 0, image: int = 32, classes: int = 10, *, strided: bool = True
+) -> ModelProto:
     """A stem, inverted residual blocks with and without shortcut, pooling and a classifier.
 
     As in MobileNetV2 (Sandler et al. 2018, section 3): batch norms unfolded, ReLU6 as ``Clip``.
-    Input ``image`` (1, 3, image, image), output (1, classes), float32.
+    Input ``image`` (1, 3, image, image), output (1, classes), float32. Where not ``strided``, the
+    block without a shortcut is left out.
     """
     g = GraphWriter(seed)
-    x = _conv_norm(g, "image", 3, 8, kernel=3, stride=2, clip=True)
-    x = _inverted_residual(g, x, 8, 16, stride=2)
+    x = _conv_norm(g, "image", 3, 8 if strided else 16, kernel=3, stride=2, clip=True)
+    if strided:
+        x = _inverted_residual(g, x, 8, 16, stride=2)
     x = _inverted_residual(g, x, 16, 16, stride=1)
     x = _conv_norm(g, x, 16, 32, kernel=1, stride=1, clip=True)
     x = g.apply("Flatten", g.apply("GlobalAveragePool", x), axis=1)

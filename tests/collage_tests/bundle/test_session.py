@@ -7,16 +7,15 @@ import onnxruntime
 import pytest
 
 import collage
-from benchmarks.networks.tiny import tiny_mobilenet
 from collage.backends.contract.errors import InputError
 from collage.bundle.session import NodeArg
 from collage.tensor_info import TensorInfo
-from tests.collage_tests.conftest import Optimized
+from tests.collage_tests.conftest import Optimized, one_block
 
 
 @pytest.fixture(scope="module")
 def peer() -> onnxruntime.InferenceSession:
-    return onnxruntime.InferenceSession(tiny_mobilenet().SerializeToString())
+    return onnxruntime.InferenceSession(one_block().SerializeToString())
 
 
 def test_is_described_as_onnxruntime_does(

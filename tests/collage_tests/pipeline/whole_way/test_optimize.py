@@ -16,7 +16,7 @@ from benchmarks.networks.models import random_inputs
 from benchmarks.networks.tiny import tiny_bert, tiny_mobilenet
 from collage.backends.contract.errors import ReplayMissError, TargetError
 from collage.transform import CollagePartition
-from tests.collage_tests.conftest import TARGETS, Optimized
+from tests.collage_tests.conftest import TARGETS, Optimized, one_block
 
 
 def _agrees(bundle: collage.bundle.Bundle, model: object, seed: int) -> float:
@@ -30,7 +30,7 @@ def _agrees(bundle: collage.bundle.Bundle, model: object, seed: int) -> float:
 def test_the_bundle_agrees_with_onnxruntime_on_fresh_inputs(optimized: Optimized) -> None:
     bundle = collage.load(optimized.bundle)
     for seed in range(3):
-        assert _agrees(bundle, tiny_mobilenet(), seed) < 1e-3
+        assert _agrees(bundle, one_block(), seed) < 1e-3
 
 
 def test_the_winner_is_the_fastest_that_was_measured(optimized: Optimized) -> None:
@@ -46,7 +46,7 @@ def test_the_winner_is_the_fastest_that_was_measured(optimized: Optimized) -> No
 
 def test_a_replay_measures_nothing_and_gives_the_same_module(optimized: Optimized) -> None:
     before = optimized.log.read_bytes()
-    again = collage.optimize(tiny_mobilenet(), TARGETS, log=optimized.log, replay=True)
+    again = collage.optimize(one_block(), TARGETS, log=optimized.log, replay=True)
     assert optimized.log.read_bytes() == before
     assert again.report.search.measured == 0
     assert tvm.ir.save_json(again.module) == tvm.ir.save_json(optimized.result.module)
@@ -57,7 +57,7 @@ def test_a_strict_replay_without_the_measurements_is_an_error(tmp_path: Path) ->
     log = tmp_path / "empty.jsonl"
     log.touch()
     with pytest.raises(ReplayMissError, match="the log holds no"):
-        collage.optimize(tiny_mobilenet(), TARGETS, log=log, replay=True)
+        collage.optimize(one_block(), TARGETS, log=log, replay=True)
 
 
 def test_every_operator_is_covered_once(optimized: Optimized) -> None:
@@ -78,7 +78,7 @@ def test_the_log_is_json_lines_with_units(optimized: Optimized) -> None:
 
 
 def test_a_spent_budget_still_gives_the_best_baseline() -> None:
-    result = collage.optimize(tiny_mobilenet(), TARGETS, time_budget_sec=0.0)
+    result = collage.optimize(one_block(), TARGETS, time_budget_sec=0.0)
     assert any(row.chosen for row in result.report.end_to_end)
     assert result.report.search.measured <= 8
 
@@ -93,7 +93,7 @@ def test_without_a_search(strategy: str, tmp_path: Path) -> None:
 
 def test_an_unknown_strategy_lists_the_valid_ones() -> None:
     with pytest.raises(TargetError, match="search, greedy, single:tvm, single:onednn"):
-        collage.optimize(tiny_mobilenet(), ["onednn"], strategy="best")
+        collage.optimize(one_block(), ["onednn"], strategy="best")
 
 
 def test_refinement_is_never_worse_and_resumes(optimized: Optimized, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_refinement_is_never_worse_and_resumes(optimized: Optimized, tmp_path: P
     # A copy: refinement times whole models anew, and with those times another may win.
     log = shutil.copy(optimized.log, tmp_path)
     result = collage.optimize(
-        tiny_mobilenet(), TARGETS, log=log, refine_trials=3, refine_storage=storage
+        one_block(), TARGETS, log=log, refine_trials=3, refine_storage=storage
     )
     rows = {row.name: row for row in result.report.end_to_end}
     assert "refined" in rows
@@ -114,7 +114,7 @@ def test_refinement_is_never_worse_and_resumes(optimized: Optimized, tmp_path: P
 def test_the_pass_gives_ordinary_relax_byoc(optimized: Optimized) -> None:
     from collage.importers import load_model
 
-    mod = load_model(tiny_mobilenet()).mod
+    mod = load_model(one_block()).mod
     partitioned = CollagePartition(TARGETS, log=optimized.log, replay=True)(mod)
     tvm.ir.assert_structural_equal(partitioned, optimized.result.module)
 
