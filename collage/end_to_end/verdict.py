@@ -121,7 +121,12 @@ def best(evaluations: Sequence[Evaluation]) -> Evaluation:
 
 def _largest_contest(valid: Mapping[int, Evaluation]) -> list[int]:
     """Those that played in the same rounds; nobody where nobody played against another."""
-    played = {i: one.rounds.contest for i, one in valid.items() if one.rounds is not None}
+    # The same models may have met twice, in more rounds the second time: a trial, then in earnest.
+    played = {
+        i: (one.rounds.contest, len(one.rounds.counted))
+        for i, one in valid.items()
+        if one.rounds is not None
+    }
     models = {valid[i].key: contest for i, contest in played.items()}
     if not models:
         return []

@@ -54,6 +54,13 @@ def test_times_of_other_contests_and_of_old_logs_do_not_mix_in() -> None:
     assert verdict.winner.contender.name == "b" and verdict.comparisons == (None, None)
 
 
+def test_a_trial_of_the_same_models_does_not_mix_in() -> None:
+    """They met for three rounds, then in earnest: both contests have the name of the models."""
+    trial = evaluation("trial", *[0.9] * 3)
+    verdict = decide([trial, evaluation("a", *[1.0] * 8), evaluation("b", *[1.2] * 8)])
+    assert verdict.winner.contender.name == "a" and verdict.comparisons[0] is None
+
+
 def test_nobody_valid_is_an_error_with_every_reason() -> None:
     failed = Cost(CostStatus.CRASHED, reason="died")
     one = Evaluation(Contender("greedy", Partitioning(())), tvm.IRModule(), "k", failed)
