@@ -44,6 +44,9 @@ _BLOCKS_PER_SM = 4
 _LEAST_WRITTEN = 16
 """Elements that a thread of theirs writes at least."""
 
+_GROWS = 4
+"""Times what is read that is written, from which on blocks sum again to share the writing."""
+
 _LEAST_TERMS = 16
 """Fewer are best summed by a thread alone, where nothing that follows reads them again."""
 
@@ -189,15 +192,20 @@ def _build(
     last = [b for b in root_blocks(sch) if sch.get(b).name_hint not in (*names, *points)]
     writer = sch.get(last[0]).name_hint if last else None
     results = Results.of(first)
+    size = size_of(axes_of(sch, sch.get_sblock(writer)) or []) if writer else 0
+    wanted = _BLOCKS_PER_SM * gpu.num_sms * plan.p // first.results
+    most = size // first.results // (_LEAST_WRITTEN * plan.q)
+    chunks = max(1, min(wanted, most))
     if plan.parts == 1:
+        # Where much more is written than read, many blocks write, and each sums for itself.
+        grows = size > _GROWS * first.results * first.terms
         sums = [Sum(name, wide, plan.q) for name in names]
-        return _scheduled(sch, [(sums, plan, results, writer, 1)], points)
+        return _scheduled(sch, [(sums, plan, results, writer, chunks if grows else 1)], points)
     terms = sch.get_loops(sch.get_sblock(names[0]))[len(first.spatial)]
     part, _ = sch.split(terms, [plan.parts, None])
     partial = f"{names[0]}_part"
     sch = renamed(sch, sch.rfactor(part, 0), partial)
     own = access_of(sch.get(sch.get_sblock(names[0])), axes_of(sch, sch.get_sblock(names[0])) or [])
-    size = size_of(axes_of(sch, sch.get_sblock(writer)) or []) if writer else 0
     if size <= first.results or own is None:
         if own is None:
             return Refusal("its parts are not read in a plain order")
@@ -205,9 +213,6 @@ def _build(
     else:
         # What is written is as large as what was read: many blocks, each adds up the parts first.
         again, places = replace(plan, parts=1), results
-        wanted = _BLOCKS_PER_SM * gpu.num_sms * plan.p // first.results
-        most = size // first.results // (_LEAST_WRITTEN * plan.q)
-        chunks = max(1, min(wanted, most))
     kernels: list[_Launch] = [
         ([Sum(partial, wide, plan.q)], plan, results.in_parts(plan.parts), None, 1),
         ([Sum(names[0], False, again.q)], again, places, writer, chunks),

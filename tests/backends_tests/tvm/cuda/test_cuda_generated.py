@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,30 @@ def test_a_softmax_of_few_terms(
     (found,) = HostProgram(lowered, cuda_target(), tmp_path)(x)
     powers = np.exp(x - x.max(axis, keepdims=True))
     np.testing.assert_allclose(found, powers / powers.sum(axis, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "axis"),
+    [((1, 1, 1, 320), (1, 28, 28, 320), 3), ((4, 1, 64), (4, 500, 64), 2)],
+)
+def test_what_a_small_sum_scales_is_written_by_many_blocks(
+    small: tuple[int, ...],
+    large: tuple[int, ...],
+    axis: int,
+    context: BuildContext,
+    tmp_path: Path,
+) -> None:
+    """As in a global response normalization: the few that are summed scale a whole picture."""
+
+    def body(emit: Body, g: Any, x: Any) -> Any:
+        return op.multiply(x, emit(op.divide(g, emit(op.mean(g, [axis], keepdims=True)))))
+
+    program = HostProgram(lower(graph([small, large], body), context), cuda_target(), tmp_path)
+    (launch,) = (launch for launches in program.launches.values() for launch in launches)
+    assert math.prod(launch.grid) > 100
+    g, x = np.abs(_random(*small)) + 0.5, _random(*large)
+    expected = x * (g / g.mean(axis, keepdims=True))
+    np.testing.assert_allclose(program(g, x)[0], expected, rtol=1e-4)
 
 
 def test_groups_whose_weights_are_computed_are_products(context: BuildContext) -> None:
