@@ -228,7 +228,7 @@ def test_symbolic_dimensions_are_bound(tmp_path: Path) -> None:
     [
         ({}, "open shape"),
         ({"x": (2, 8, 1)}, "has 2 dimensions"),
-        ({"x": (0, 8)}, "is no shape"),
+        ({"x": (-1, 8)}, "is no shape"),
         ({"z": (2, 8)}, "no input 'z'"),
         ({"x": (2, 9)}, "fixed shape"),
     ],
