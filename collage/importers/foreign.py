@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
+
+from collage.importers.zip_files import names_in
 
 _HEAD_BYTES = 64
 
@@ -51,10 +52,10 @@ def described(path: Path) -> str:
             return "TensorFlow's SavedModel; convert it, for example with tf2onnx --saved-model"
         files = sorted(path.glob("*.onnx"))
         return f"the models in it: {', '.join(map(str, files[:4]))}" if files else ""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            names = {name.rsplit("/", 1)[-1] for name in archive.namelist()}
-        return next((what for member, what in _MEMBERS if member in names), "")
+    names = names_in(path)
+    for member, what in _MEMBERS:
+        if member in names:
+            return what
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     if head[8:10] == b'{"' and path.suffix == ".safetensors":

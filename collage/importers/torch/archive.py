@@ -23,6 +23,7 @@ from collage.importers.torch.expressions import (
     is_path,
     only_counts,
 )
+from collage.importers.zip_files import names_in
 
 _FORMAT_FILE = "archive_format"
 _PICKLED_OBJECTS = ("custom_obj_", "opaque_obj_")
@@ -40,12 +41,7 @@ _CHECKS = {
 
 def is_archive(path: Path) -> bool:
     """Whether the file is a zip archive of ``torch.export.save``, old or new."""
-    if not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-    last_parts = {name.rsplit("/", 1)[-1] for name in names}
-    return _FORMAT_FILE in last_parts or "serialized_exported_program.json" in last_parts
+    return bool({_FORMAT_FILE, "serialized_exported_program.json"} & names_in(path))
 
 
 def require_safe(path: Path) -> None:

@@ -75,3 +75,12 @@ def test_folders_are_told_what_is_in_them(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").touch()
     with pytest.raises(ModelError, match="TensorFlow's SavedModel; convert it"):
         load_model(tmp_path)
+
+
+def test_a_damaged_archive_is_said_to_be_one(tmp_path: Path) -> None:
+    path = tmp_path / "net.pt"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("net/data.pkl", bytes(1000))
+    path.write_bytes(path.read_bytes().replace(b"PK\x01\x02", b"XXXX"))
+    with pytest.raises(ModelError, match="damaged zip archive"):
+        load_model(path)
