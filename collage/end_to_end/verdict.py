@@ -121,7 +121,7 @@ def best(evaluations: Sequence[Evaluation]) -> Evaluation:
 
 def _largest_contest(valid: Mapping[int, Evaluation]) -> list[int]:
     """Those that played in the same rounds; nobody where nobody played against another."""
-    # The same models may have met twice, in more rounds the second time: a trial, then in earnest.
+    # In logs of earlier releases a trial of models has the name of the contest that followed it.
     played = {
         i: (one.rounds.contest, len(one.rounds.counted))
         for i, one in valid.items()

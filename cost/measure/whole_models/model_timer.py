@@ -78,9 +78,10 @@ class EndToEndQuestion:
 
     @property
     def contest(self) -> str:
-        """Names the models that are compared, in whatever order."""
+        """Names the models that are compared, in whatever order; a trial of them is another one."""
         keys = sorted({model.key for model in self.models})
-        return hashlib.sha256(" ".join(keys).encode()).hexdigest()[:12]
+        name = hashlib.sha256(" ".join(keys).encode()).hexdigest()[:12]
+        return f"{name}, a trial" if self.provisional else name
 
     @property
     def rule(self) -> ContestRule:
