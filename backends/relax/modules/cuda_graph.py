@@ -7,7 +7,8 @@ network would cut the graph into pieces, so such an input is copied first and th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import tvm
@@ -57,9 +58,10 @@ def copy_shared_inputs(mod: tvm.IRModule) -> tvm.IRModule:
     """
     updated = mod.clone()
     kernels: dict[relax.GlobalVar, tirx.PrimFunc] = {}
+    free = _free_names({str(gvar.name_hint) for gvar in mod.get_global_vars()})
     for gvar, function in mod.functions_items():
         if isinstance(function, relax.Function) and _is_called_from_outside(function):
-            updated[gvar] = _copying(function, kernels)
+            updated[gvar] = _copying(function, kernels, free)
     updated.update(kernels)
     return relax.transform.Normalize()(updated) if kernels else mod
 
@@ -71,7 +73,9 @@ def _is_called_from_outside(function: relax.Function) -> bool:
 
 
 def _copying(
-    function: relax.Function, kernels: dict[relax.GlobalVar, tirx.PrimFunc]
+    function: relax.Function,
+    kernels: dict[relax.GlobalVar, tirx.PrimFunc],
+    names: Iterator[str],
 ) -> relax.Function:
     readers = dict.fromkeys(function.params, 0)
     for block in function.body.blocks:
@@ -86,14 +90,18 @@ def _copying(
     copies = []
     for old, new in zip(function.params, params, strict=True):
         if old in shared:
-            name, kernel = f"copy_input{len(kernels) or ''}", _copy(new)
-            gvar = relax.GlobalVar(name)
+            gvar, kernel = relax.GlobalVar(next(names)), _copy(new)
             relax.expr._update_type(gvar, kernel.ty)
             kernels[gvar] = kernel
             copies.append(relax.VarBinding(old, relax.op.call_tir(gvar, [new], old.ty)))
     blocks = [relax.BindingBlock(copies), *function.body.blocks]
     body = relax.SeqExpr(blocks, function.body.body)
     return relax.Function(params, body, function.ret_ty, function.is_pure, function.attrs)
+
+
+def _free_names(taken: set[str]) -> Iterator[str]:
+    names = (f"copy_input{n or ''}" for n in count())
+    return (name for name in names if name not in taken)
 
 
 def _copy(tensor: relax.Var) -> tirx.PrimFunc:
