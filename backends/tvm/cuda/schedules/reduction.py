@@ -138,8 +138,7 @@ def _is_unfit(
     sch: s_tir.Schedule, sums: Sequence[Any], accesses: Sequence[Access], last: Sequence[Any]
 ) -> Refusal | None:
     first = accesses[0]
-    results = size_of([axis for axis in axes_of(sch, sums[0]) or [] if not axis.reduce])
-    again = bool(last) and size_of(axes_of(sch, last[0]) or []) > results
+    again = bool(last) and size_of(axes_of(sch, last[0]) or []) > first.results
     if first.terms < _LEAST_TERMS and not again:
         return Refusal(f"{first.terms} terms are best summed by a thread alone")
     halves = any(str(region.source.dtype) == "float16" for region in sch.get(sums[0]).reads)
