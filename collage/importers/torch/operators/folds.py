@@ -78,4 +78,4 @@ def _overlapped(
 
 def _behind(x: torch.Tensor, axis: int) -> list[int]:
     """No padding of the axes behind one, as ``functional.pad`` begins."""
-    return [0] * 2 * (x.dim() - 1 - axis)
+    return [0] * (2 * int(x.dim() - 1 - axis))
