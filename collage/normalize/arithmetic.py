@@ -45,9 +45,10 @@ def _canonical_constant(scope: Scope, call: relax.Call) -> relax.Expr | None:
     wanted = _constant_shape(scope, x, static_shape(const))
     if wanted == static_shape(const):
         return None
-    value = rw.constant(const)
+    value = scope.digits.value(const)
     assert value is not None
-    return _BINARY[rw.op_name(call)](x, rw.make_constant(value.reshape(wanted), rw.dtype_of(const)))
+    made = scope.digits.constant(value.reshape(wanted), rw.dtype_of(const))
+    return _BINARY[rw.op_name(call)](x, made)
 
 
 def _constant_shape(scope: Scope, x: relax.Expr, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -72,13 +73,14 @@ def _divide_to_multiply(scope: Scope, call: relax.Call) -> relax.Expr | None:
     pair = rw.operand_pair(call)
     if pair is None or not rw.is_float(call):
         return None
-    value = rw.constant(pair[1])
+    value, dtype = scope.digits.value(pair[1]), rw.dtype_of(call)
     assert value is not None
     with np.errstate(all="ignore"):
-        inverse = (1 / value.astype("float64")).astype(value.dtype)
-    if not np.all(np.isfinite(inverse)) or np.any(inverse == 0):
+        inverse = 1 / value.astype("float64")
+        kept = inverse.astype(dtype)
+    if not np.all(np.isfinite(kept)) or np.any(kept == 0):
         return None
-    return relax.op.multiply(pair[0], rw.make_constant(inverse, rw.dtype_of(call)))
+    return relax.op.multiply(pair[0], scope.digits.constant(inverse, dtype))
 
 
 def _subtract_to_add(scope: Scope, call: relax.Call) -> relax.Expr | None:
@@ -86,9 +88,9 @@ def _subtract_to_add(scope: Scope, call: relax.Call) -> relax.Expr | None:
     pair = rw.operand_pair(call)
     if pair is None or not rw.is_float(call):
         return None
-    value = rw.constant(pair[1])
+    value = scope.digits.value(pair[1])
     assert value is not None
-    return relax.op.add(pair[0], rw.make_constant(-value, rw.dtype_of(call)))
+    return relax.op.add(pair[0], scope.digits.constant(-value, rw.dtype_of(call)))
 
 
 def _simple_power(scope: Scope, call: relax.Call) -> relax.Expr | None:
@@ -127,7 +129,7 @@ def _merge_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
     inner = scope.call(pair[0], name) if pair is not None else None
     if pair is None or inner is None or not rw.is_float(call) or not scope.only_use(pair[0]):
         return None
-    first, second = rw.constant(inner.args[1]), rw.constant(pair[1])
+    first, second = (scope.digits.value(arg) for arg in (inner.args[1], pair[1]))
     if first is None or second is None or static_shape(inner.args[0]) != static_shape(call):
         return None
     shape = np.broadcast_shapes(first.shape, second.shape)
@@ -137,7 +139,7 @@ def _merge_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if widened and shape != second.shape:
         return None
     value = first + second if name == "add" else first * second
-    return _BINARY[name](inner.args[0], rw.make_constant(value, rw.dtype_of(call)))
+    return _BINARY[name](inner.args[0], scope.digits.constant(value, rw.dtype_of(call)))
 
 
 RULES: Rules = {

@@ -16,6 +16,7 @@ from tvm import relax
 
 from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
+from collage.cost.reference.operators import OPERATORS
 from collage.cost.reference.operators.shapes import gather_elements
 from collage.rewrite import ANY_CALL, TUPLE_ITEM, Rules, Scope
 
@@ -125,10 +126,14 @@ _FOLDERS: dict[str, _Fold] = {
 _FLOAT_ONLY: dict[str, _Fold] = {"divide": _plain(np.divide)}
 """Integer division rounds differently in numpy, ONNX and TVM."""
 
-_COMPUTED = {"sum", "mean", "variance", "add", "subtract", "multiply", "divide", "matmul"} | {
-    "cumsum", "power", "square", "sqrt", "rsqrt", "exp", "log"
+_REFERRED = {
+    "std", "prod", "erf", "tanh", "sigmoid", "sin", "cos",
+    "nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.softplus", "nn.leakyrelu",
+    "nn.softmax", "nn.log_softmax",
+    "nn.layer_norm", "nn.rms_norm", "nn.instance_norm", "nn.group_norm",
 }  # fmt: skip
-"""What rounds; the others move or compare."""
+"""Folded as the reference evaluates them: standardized weights, tables of position biases that a
+small network computes. What rounds to steps is left: between two of them digits decide."""
 
 
 def _operands(scope: Scope, call: relax.Call) -> list[relax.Expr]:
@@ -148,7 +153,7 @@ def _fold_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
     name = rw.op_name(call)
     if not rw.is_tensor(call):
         return None
-    fold = _FOLDERS.get(name) or (_FLOAT_ONLY.get(name) if rw.is_float(call) else None)
+    fold = _folder(name, rw.is_float(call))
     if fold is None:
         return None
     operands = _operands(scope, call)
@@ -159,16 +164,22 @@ def _fold_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
     # TVM cannot save a constant without elements.
     if 0 in shape or int(np.prod(shape)) > max(size_in, _MAX_MATERIALIZED):
         return None
-    values = [x for x in map(rw.constant, operands) if x is not None]
+    # What is compared is what is stored: equal numbers stay equal.
+    value_of = scope.digits.value if rw.is_float(call) else rw.constant
+    values = [x for x in map(value_of, operands) if x is not None]
     with np.errstate(all="ignore"):
-        value = fold(call, *(_wide(name, x) for x in values))
-    return rw.make_constant(value.reshape(shape), rw.dtype_of(call))
+        value = fold(call, *values)
+    return scope.digits.constant(value.reshape(shape), rw.dtype_of(call))
 
 
-def _wide(name: str, x: np.ndarray) -> np.ndarray:
-    """Half precision that is computed with as float32: numpy would add it up in its own type."""
-    is_half = str(x.dtype) in ("float16", "bfloat16")
-    return x.astype(np.float32) if is_half and name in _COMPUTED else x
+def _folder(name: str, is_float: bool) -> _Fold | None:
+    """What computes an operator's result from its operands' values, if anything does."""
+    if name in _FOLDERS or not is_float:
+        return _FOLDERS.get(name)
+    if name not in _REFERRED:
+        return _FLOAT_ONLY.get(name)
+    operator = OPERATORS[f"relax.{name}"]
+    return lambda call, *values: np.asarray(operator(call, list(values)))
 
 
 def _fold_filled(scope: Scope, call: relax.Call) -> relax.Expr | None:

@@ -11,7 +11,6 @@ from collage.rewrite import (
     Scope,
     constant,
     dtype_of,
-    make_constant,
     op_name,
     operand_pair,
     with_attrs,
@@ -24,9 +23,9 @@ _TRANSPOSED = ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpos
 _INPUT_FIRST = ("IOW", "IOHW", "IODHW")
 
 
-def _channel_vector(expr: relax.Expr, shape: tuple[int, ...]) -> np.ndarray | None:
+def _channel_vector(scope: Scope, expr: relax.Expr, shape: tuple[int, ...]) -> np.ndarray | None:
     """A constant that varies along axis 1 alone, as one value per channel of ``shape``."""
-    value = constant(expr)
+    value = scope.digits.value(expr)
     if value is None or value.ndim > len(shape):
         return None
     value = value.reshape((1,) * (len(shape) - value.ndim) + value.shape)
@@ -48,9 +47,9 @@ def _convolution(scope: Scope, expr: relax.Expr) -> relax.Call | None:
     return call if first and same else None
 
 
-def _scaled(convolution: relax.Call, scale: np.ndarray) -> np.ndarray:
+def _scaled(scope: Scope, convolution: relax.Call, scale: np.ndarray) -> np.ndarray:
     """The convolution's weights, those of each channel of its result times that one's scale."""
-    weights = constant(convolution.args[1])
+    weights = scope.digits.value(convolution.args[1])
     assert weights is not None
     if op_name(convolution) not in _TRANSPOSED:
         scaled: np.ndarray = weights * scale.reshape((-1,) + (1,) * (weights.ndim - 1))
@@ -68,28 +67,28 @@ def _scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if pair is None or static_shape(pair[0]) != static_shape(call):
         return None
     x = pair[0]
-    scale = _channel_vector(pair[1], static_shape(call))
+    scale = _channel_vector(scope, pair[1], static_shape(call))
     if scale is None:
         return None
     bias = scope.call(x, "add")
     shift = None
     if bias is not None and scope.only_use(x):
-        shift = _channel_vector(bias.args[1], static_shape(call))
+        shift = _channel_vector(scope, bias.args[1], static_shape(call))
         x = bias.args[0]
     convolution = _convolution(scope, x)
     if convolution is None or (bias is not None and shift is None):
         return None
-    weights = _scaled(convolution, scale.astype("float64"))
+    weights = _scaled(scope, convolution, scale.astype("float64"))
     dtype = dtype_of(convolution.args[1])
-    scaled = with_attrs(convolution, convolution.args[0], make_constant(weights, dtype))
+    scaled = with_attrs(convolution, convolution.args[0], scope.digits.constant(weights, dtype))
     if shift is None:
         return scaled
-    return relax.op.add(scope.emit(scaled), _bias(shift * scale, call))
+    return relax.op.add(scope.emit(scaled), _bias(scope, shift * scale, call))
 
 
-def _bias(value: np.ndarray, like: relax.Call) -> relax.Expr:
+def _bias(scope: Scope, value: np.ndarray, like: relax.Call) -> relax.Expr:
     shape = (1, -1) + (1,) * (len(static_shape(like)) - 2)
-    return make_constant(value.reshape(shape), dtype_of(like))
+    return scope.digits.constant(value.reshape(shape), dtype_of(like))
 
 
 def _pad_into_convolution(scope: Scope, call: relax.Call) -> relax.Expr | None:

@@ -17,7 +17,7 @@ def _weights(scope: Scope, expr: relax.Expr) -> tuple[relax.Call, np.ndarray] | 
     call = scope.call(expr, "matmul")
     if call is None or not rw.is_constant(call.args[1]) or not scope.only_use(expr):
         return None
-    weights = rw.constant(call.args[1])
+    weights = scope.digits.value(call.args[1])
     return None if weights is None or weights.ndim != 2 else (call, weights)
 
 
@@ -26,12 +26,14 @@ def _scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     pair = rw.operand_pair(call)
     if pair is None or not rw.is_float(call) or static_shape(call) != static_shape(pair[0]):
         return None
-    scale = rw.constant(pair[1])
+    scale = scope.digits.value(pair[1])
     assert scale is not None
     if scale.size != 1 and scale.shape != static_shape(call)[-1:]:
         return None
     bias = scope.call(pair[0], "add")
-    shift = rw.constant(bias.args[1]) if bias is not None and scope.only_use(pair[0]) else None
+    shift = (
+        scope.digits.value(bias.args[1]) if bias is not None and scope.only_use(pair[0]) else None
+    )
     if bias is not None and (shift is None or shift.shape != static_shape(call)[-1:]):
         return None
     found = _weights(scope, pair[0] if bias is None else bias.args[0])
@@ -39,16 +41,17 @@ def _scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
         return None
     matmul, weights = found
     dtype = rw.dtype_of(call)
-    product = relax.op.matmul(matmul.args[0], rw.make_constant(weights * scale.reshape(-1), dtype))
+    scale = scale.reshape(-1)
+    product = relax.op.matmul(matmul.args[0], scope.digits.constant(weights * scale, dtype))
     if shift is None:
         return product
-    return relax.op.add(scope.emit(product), rw.make_constant(shift * scale.reshape(-1), dtype))
+    return relax.op.add(scope.emit(product), scope.digits.constant(shift * scale, dtype))
 
 
 def _scaled_operand(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``matmul(x * s, W)`` is ``matmul(x, s * W)``: the alpha of a Gemm."""
     product = scope.call(call.args[0], "multiply")
-    weights = rw.constant(call.args[1])
+    weights = scope.digits.value(call.args[1])
     if product is None or weights is None or weights.ndim != 2 or not rw.is_float(call):
         return None
     scale = rw.scalar(product.args[1]) if rw.is_constant(product.args[1]) else None
@@ -56,18 +59,19 @@ def _scaled_operand(scope: Scope, call: relax.Call) -> relax.Expr | None:
         return None
     if static_shape(product.args[0]) != static_shape(call.args[0]):
         return None
-    return relax.op.matmul(product.args[0], rw.make_constant(weights * scale, rw.dtype_of(call)))
+    scaled = scope.digits.constant(weights * scale, rw.dtype_of(call))
+    return relax.op.matmul(product.args[0], scaled)
 
 
 def _plain_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """Weights ``(1, ..., K, N)`` lose their leading unit dimensions."""
-    weights = rw.constant(call.args[1])
+    weights = scope.digits.value(call.args[1])
     x = call.args[0]
     if weights is None or weights.ndim <= 2 or weights.shape[:-2] != (1,) * (weights.ndim - 2):
         return None
     if len(static_shape(x)) < weights.ndim:
         return None
-    flat = rw.make_constant(weights.reshape(weights.shape[-2:]), rw.dtype_of(call.args[1]))
+    flat = scope.digits.constant(weights.reshape(weights.shape[-2:]), rw.dtype_of(call.args[1]))
     return relax.op.matmul(x, flat)
 
 
@@ -79,7 +83,7 @@ def _unflatten_dense(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if not rw.is_tensor(call):
         return None
     bias = scope.call(call.args[0], "add")
-    shift = rw.constant(bias.args[1]) if bias is not None else None
+    shift = scope.digits.value(bias.args[1]) if bias is not None else None
     if bias is not None and (shift is None or shift.shape != static_shape(call)[-1:]):
         return None
     matmul = scope.call(call.args[0] if bias is None else bias.args[0], "matmul")
@@ -185,7 +189,7 @@ def _joint_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if not math.isfinite(scale):
         return None
     product = scope.emit(relax.op.matmul(left.args[0], right.args[0]))
-    return relax.op.multiply(product, rw.make_constant(scale, rw.dtype_of(call)))
+    return relax.op.multiply(product, scope.digits.constant(scale, rw.dtype_of(call)))
 
 
 RULES: Rules = {

@@ -19,7 +19,7 @@ def _batch_norm_to_affine(scope: Scope, item: relax.TupleGetItem) -> relax.Expr 
     if norm is None or item.index != 0 or bool(norm.attrs.training):
         return None
     x = norm.args[0]
-    values = [rw.constant(arg) for arg in norm.args[1:]]
+    values = [scope.digits.value(arg) for arg in norm.args[1:]]
     if any(v is None for v in values) or not rw.is_tensor(x):
         return None
     gamma, beta, mean, variance = (v.astype("float64") for v in values if v is not None)
@@ -32,9 +32,9 @@ def _batch_norm_to_affine(scope: Scope, item: relax.TupleGetItem) -> relax.Expr 
     rank = len(static_shape(x))
     shape = [1] * rank
     shape[int(norm.attrs.axis) % rank] = -1
-    product = relax.op.multiply(x, rw.make_constant(slope.reshape(shape), rw.dtype_of(x)))
+    product = relax.op.multiply(x, scope.digits.constant(slope.reshape(shape), rw.dtype_of(x)))
     return relax.op.add(
-        scope.emit(product), rw.make_constant(offset.reshape(shape), rw.dtype_of(x))
+        scope.emit(product), scope.digits.constant(offset.reshape(shape), rw.dtype_of(x))
     )
 
 
@@ -133,7 +133,7 @@ def _affine_into_layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None
     norm = scope.call(pair[0], "nn.layer_norm") if pair is not None else None
     if pair is None or norm is None or not scope.only_use(pair[0]):
         return None
-    gamma, beta, value = (rw.constant(c) for c in (norm.args[1], norm.args[2], pair[1]))
+    gamma, beta, value = (scope.digits.value(c) for c in (norm.args[1], norm.args[2], pair[1]))
     if (
         gamma is None
         or beta is None
@@ -152,8 +152,8 @@ def _affine_into_layer_norm(scope: Scope, call: relax.Call) -> relax.Expr | None
         beta = beta + value
     return relax.op.nn.layer_norm(
         norm.args[0],
-        rw.make_constant(gamma, rw.dtype_of(call)),
-        rw.make_constant(beta, rw.dtype_of(call)),
+        scope.digits.constant(gamma, rw.dtype_of(call)),
+        scope.digits.constant(beta, rw.dtype_of(call)),
         axes=[int(a) for a in norm.attrs.axes],
         epsilon=float(norm.attrs.epsilon),
     )

@@ -8,6 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from collage.rewrite.digits import Digits
 from collage.rewrite.expressions import is_constant, op_name
 from collage.rewrite.scope import Scope, count_uses, flat_bindings, map_leaves, primfuncs
 
@@ -79,10 +80,12 @@ def apply_rules(mod: tvm.IRModule, rules: Rules) -> tvm.IRModule:
     >>> [op_name(value) for var, value in flat_bindings(mod["main"])][0]
     'nn.relu'
     """
+    digits = Digits()
     for _ in range(_MAX_ROUNDS):
-        mod, changed = _one_round(mod, rules)
+        mod, changed = _one_round(mod, rules, digits=digits)
         if not changed:
             return mod
+        digits.keep(mod["main"])
     raise AssertionError(f"normalization rules did not settle in {_MAX_ROUNDS} rounds")
 
 
@@ -114,13 +117,16 @@ def map_constants(mod: tvm.IRModule, replace: Callable[[relax.Expr], relax.Expr]
 
 
 def _one_round(
-    mod: tvm.IRModule, rules: Rules, replace: Callable[[relax.Expr], relax.Expr] | None = None
+    mod: tvm.IRModule,
+    rules: Rules,
+    replace: Callable[[relax.Expr], relax.Expr] | None = None,
+    digits: Digits | None = None,
 ) -> tuple[tvm.IRModule, bool]:
     function = mod["main"]
     bindings = flat_bindings(function)
     output = function.body.body
     uses = count_uses(bindings, output)
-    scope = Scope(relax.BlockBuilder(), primfuncs(mod))
+    scope = Scope(relax.BlockBuilder(), primfuncs(mod), digits)
     changed = False
     new: dict[relax.Var, relax.Expr] = {}
 

@@ -10,6 +10,7 @@ import tvm_ffi
 from tvm import relax
 
 from collage.backends.contract.errors import ModelError
+from collage.rewrite.digits import Digits
 from collage.rewrite.expressions import op_name
 
 
@@ -22,6 +23,8 @@ class Scope:
         The builder of the new function.
     functions : mapping of str to tvm.tirx.PrimFunc
         The module's tensor programs by name, for ``call_tir``.
+    digits : Digits, optional
+        What is known of constants.
 
     Examples
     --------
@@ -40,13 +43,17 @@ class Scope:
     """
 
     def __init__(
-        self, builder: relax.BlockBuilder, functions: Mapping[str, tvm.tirx.PrimFunc]
+        self,
+        builder: relax.BlockBuilder,
+        functions: Mapping[str, tvm.tirx.PrimFunc],
+        digits: Digits | None = None,
     ) -> None:
         self._builder = builder
         self._uses: dict[relax.Var, int] = {}
         self._output: relax.Expr | None = None
         self._name = ""
         self.functions = functions
+        self.digits = Digits() if digits is None else digits
 
     def emit(self, expr: relax.Expr, name: str = "") -> relax.Expr:
         """A new variable bound to an expression; variables, constants and shapes stay themselves.
