@@ -15,7 +15,7 @@ BFLOAT16_FLAG = "amx_bf16"
 """The instruction set that is needed, as Linux names it: with AVX-512 BF16 alone oneDNN multiplies
 float32 tensors in float32 whatever it is allowed."""
 
-BYTES_FLAGS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+BYTES_FLAGS = frozenset({"avx2", "avx512_vnni", "avx_vnni", "amx_int8"})
 """Any of these multiplies bytes."""
 
 

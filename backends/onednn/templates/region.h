@@ -89,6 +89,7 @@ class Region {
   // operators/fused.h
   template <class Primitive>
   void conv(const Op& op, size_t at, dnnl::algorithm algorithm);
+  bool multiplies_bytes(int weights);
   void matmul(const Op& op, size_t at);
   // scaled_weights.h
   const Op* scaling_of(int weights) const;

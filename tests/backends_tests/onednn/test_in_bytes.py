@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +60,8 @@ class Layer:
     padding: tuple[int, ...] = ()
     dilation: tuple[int, ...] = ()
     relu: bool = False
+    most: int = 127
+    extreme: bool = False
 
     def attributes(self) -> dict[str, object]:
         axes = len(self.x) - 2
@@ -88,10 +90,18 @@ LAYERS = {
     "saturated": Layer((1, 64, 6, 6), (32, 64, 3, 3), _SIGNED, Steps(0.002, 3, "uint8")),
 }
 
+IN_PAIRS = {f"{name}_in_pairs": replace(layer, most=63) for name, layer in LAYERS.items()}
+"""Of weights that leave sums of two products in 16 bits, whatever bytes they meet."""
+
+IN_PAIRS["extreme"] = Layer((1, 32, 9, 9), (16, 32, 3, 3), _SIGNED, _MANY, most=64, extreme=True)
+
 
 def _weights(rng: np.random.Generator, layer: Layer) -> tuple[Array, Array]:
-    whole = rng.integers(-127, 128, layer.weights)
-    whole.reshape(layer.weights[0], -1)[:, 0] = rng.choice([-127, 127], layer.weights[0])
+    whole = rng.integers(-layer.most, layer.most + 1, layer.weights)
+    ends = [-layer.most, layer.most]
+    whole.reshape(layer.weights[0], -1)[:, 0] = rng.choice(ends, layer.weights[0])
+    if layer.extreme:
+        whole[:] = rng.choice(ends, (layer.weights[0], *(1,) * (whole.ndim - 1)))
     return whole, rng.uniform(0.001, 0.004, layer.weights[0]).astype("float32")
 
 
@@ -168,7 +178,7 @@ def _residual(rng: np.random.Generator) -> tvm.IRModule:
 @pytest.fixture(scope="module")
 def made() -> dict[str, tuple[tvm.IRModule, Array, Array, Array]]:
     rng = np.random.default_rng(SEED)
-    return {name: _layer(rng, layer) for name, layer in LAYERS.items()}
+    return {name: _layer(rng, layer) for name, layer in (LAYERS | IN_PAIRS).items()}
 
 
 @pytest.fixture(scope="module")
@@ -208,9 +218,9 @@ def _input(rng: np.random.Generator, layer: Layer) -> Array:
     return rng.normal(0, spread, layer.x).astype("float32")
 
 
-@pytest.mark.parametrize("name", list(LAYERS))
+@pytest.mark.parametrize("name", [*LAYERS, *IN_PAIRS])
 def test_layers(compiled: Regions, made: dict, name: str) -> None:  # type: ignore[type-arg]
-    rng, layer = np.random.default_rng([SEED, 2]), LAYERS[name]
+    rng, layer = np.random.default_rng([SEED, 2]), (LAYERS | IN_PAIRS)[name]
     for _ in range(3):
         x = _input(rng, layer)
         real = _meant(layer, x, *made[name][1:])
@@ -247,18 +257,36 @@ np.savez(sys.argv[3], **found)
 """
 
 
-def test_where_bytes_would_saturate(compiled: Regions, made: dict, tmp_path: Path) -> None:  # type: ignore[type-arg]
-    """Processors without VNNI add pairs of products in 16 bits: floats are multiplied there."""
+@pytest.mark.parametrize("layers, of_bytes", [(LAYERS, False), (IN_PAIRS, True)])
+def test_where_pairs_are_added_in_16_bits(
+    compiled: Regions,
+    made: dict,  # type: ignore[type-arg]
+    layers: dict[str, Layer],
+    of_bytes: bool,
+    tmp_path: Path,
+) -> None:
+    """Processors without VNNI: bytes are multiplied where no sum saturates, else floats."""
     rng = np.random.default_rng([SEED, 4])
-    given = {name: _input(rng, layer) for name, layer in LAYERS.items()}
+    given = {name: _input(rng, layer) for name, layer in layers.items()}
     np.savez(tmp_path / "given.npz", **given)
     files = [str(compiled.path), str(tmp_path / "given.npz"), str(tmp_path / "found.npz")]
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
-    subprocess.run([sys.executable, "-c", _CHILD, *files], env=environment, check=True, timeout=300)
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "ONEDNN_VERBOSE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, *files],
+        env=environment,
+        check=True,
+        timeout=300,
+        capture_output=True,
+        text=True,
+    )
     found = np.load(tmp_path / "found.npz")
-    for name, layer in LAYERS.items():
+    for name, layer in layers.items():
         real = _meant(layer, given[name], *made[name][1:])
         _require_rounded(found[name], real, layer.made, name)
+    run = [line for line in done.stdout.splitlines() if ",exec,cpu,convolution," in line]
+    kinds = {"src_u8" in line for line in run}
+    assert len(run) >= len(layers)
+    assert kinds == ({True, False} if of_bytes else {False}), done.stdout
 
 
 @pytest.mark.parametrize("most", [1, 3, 90, 126, 127])

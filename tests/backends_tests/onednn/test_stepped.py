@@ -23,8 +23,13 @@ SEED = int(np.random.SeedSequence().entropy) % 2**32
 
 _ROWS = ((1,), (7,), (2, 5), (3, 1, 4), (130,))
 
-_KINDS = {"int8": (-128, 128), "uint8 centred": (-90, 120), "uint8": (-100, 156)}
-"""What weights are less their zero points."""
+_KINDS = {
+    "int8": (-128, 128),
+    "uint8 centred": (-90, 120),
+    "uint8": (-100, 156),
+    "in pairs": (-64, 65),
+}
+"""What weights are less their zero points; the last ones leave sums of two products in 16 bits."""
 
 
 def _product(
@@ -133,7 +138,8 @@ np.savez(sys.argv[3], **found)
 def test_where_bytes_would_saturate(
     compiled: tuple[dict[str, tvm.IRModule], Regions], tmp_path: Path
 ) -> None:
-    """Processors without VNNI add pairs of products in 16 bits: floats are multiplied there."""
+    """Processors without VNNI add pairs of products in 16 bits: floats are multiplied there, where
+    these could leave them."""
     graphs, regions_of = compiled
     rng = np.random.default_rng([SEED, 2])
     given = {name: _inputs(mod, rng, "mixed")[0] for name, mod in graphs.items()}

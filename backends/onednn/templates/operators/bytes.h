@@ -102,12 +102,21 @@ inline bool Region::bytes_conv_in_bytes(const Op& op) {
   return true;
 }
 
+// Whether oneDNN is wrong: its kernel of depthwise convolutions for AVX2 takes channels by eights, and
+// gives garbage for what is left of them (seen in 3.2).
+inline bool torn_channels(const dims& weights, const dims& out) {
+  constexpr memory::dim kVector = 8;
+  const bool depthwise = weights.size() > out.size() && weights[1] == 1 && weights[2] == 1;
+  return depthwise && weights[0] % kVector != 0 && !has_isa(dnnl::cpu_isa::avx512_core);
+}
+
 // inputs: x in bytes, weights in signed ones, what a channel's sums are multiplied by, [bias];
 // ints as those of a convolution; floats: which byte stands for zero
 inline void Region::bytes_conv(const Op& op, size_t at) {
-  if (multiplies_bytes() && bytes_conv_in_bytes(op)) return;
-  // In floats: whole numbers still, so that sums are as exact as their digits allow.
   const dims wanted = tensor_dims(op.inputs[1]), out = tensor_dims(op.outputs[0]);
+  if (multiplies_bytes(op.inputs[1]) && !torn_channels(wanted, out) && bytes_conv_in_bytes(op))
+    return;
+  // In floats: whole numbers still, so that sums are as exact as their digits allow.
   const int x = fresh_tensor(tensor_dims(op.inputs[0])), weights = fresh_tensor(wanted);
   to_floats(op.inputs[0], x, 1.f, op.floats[0]);
   bind(weights, storage_.owned(row_major(wanted)));

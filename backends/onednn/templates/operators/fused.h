@@ -162,9 +162,14 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
   bind(op.outputs[0], dst);
 }
 
-// Without these instructions pairs of products are added in 16 bits, and saturate.
-inline bool multiplies_bytes() {
-  return has_isa(dnnl::cpu_isa::avx512_core_vnni) || has_isa(dnnl::cpu_isa::avx2_vnni);
+// Whether products with these weights are exact in bytes. Without VNNI two of them are added in 16
+// bits, which holds 2 * 255 * 64 and not much more: beyond it sums saturate.
+inline bool Region::multiplies_bytes(int weights) {
+  if (has_isa(dnnl::cpu_isa::avx512_core_vnni) || has_isa(dnnl::cpu_isa::avx2_vnni)) return true;
+  if (!has_isa(dnnl::cpu_isa::avx2) || !is_constant(weights)) return false;
+  const auto* bytes = reinterpret_cast<const int8_t*>(storage_.group(value_of(weights)).data);
+  const size_t count = tensor_md(weights).get_size();
+  return std::all_of(bytes, bytes + count, [](int8_t w) { return -64 <= w && w <= 64; });
 }
 
 // inputs: a, b, [bias of the result's rank]; ints: the order of the result's dimensions in memory.
@@ -173,7 +178,7 @@ inline void Region::matmul(const Op& op, size_t at) {
   using PD = dnnl::matmul::primitive_desc;
   const int a = op.inputs[0], b = op.inputs[1];
   const bool of_bytes = op.kind == OpKind::bytes_matmul;
-  const bool in_bytes = of_bytes && multiplies_bytes();
+  const bool in_bytes = of_bytes && multiplies_bytes(b);
   const size_t fixed = of_bytes ? 5 : 2;
   const bool biased = op.inputs.size() > fixed;
   const dims& out = tensor_dims(op.outputs[0]);
