@@ -20,6 +20,7 @@ from collage.cost.workload.describe import call_flops
 from collage.passes.in_bytes import Calibration
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
+from collage.search.rules.filters.accepted import region_verdict
 
 LARGEST_DIFFERENCE = 0.2
 """Up to which partitionings are looked for where a metric says what is allowed, and less of it."""
@@ -84,7 +85,7 @@ class ErrorModel:
         mod, graph : tvm.IRModule, DataflowGraph
             The normalized module, and its ``main``.
         targets : TargetSet
-            Whose precisions matter.
+            Whose precisions matter, but for those that this processor has not got.
         samples : sequence of Sample
             What to run the network on; of a product's errors the largest counts.
         deadline : Deadline, optional
@@ -97,7 +98,7 @@ class ErrorModel:
         ErrorModel
             Its squared errors are relative to the outputs' largest values.
         """
-        form = fewest_digits(targets)
+        form = fewest_digits(t for t in targets if _takes_any(t, graph))
         calibration = Calibration.of(mod["main"])
         steps = {graph.bindings[i].var: one for i, one in calibration.steps.items()}
         squares: dict[int, float] = {}
@@ -187,6 +188,12 @@ class Affordable:
 
     in_bytes: int
     others: int
+
+
+def _takes_any(target: BackendTarget, graph: DataflowGraph) -> bool:
+    """Whether a target takes anything of a graph: what a processor lacks, a backend refuses."""
+    numbers = range(len(graph.bindings))
+    return any(region_verdict(graph, Candidate(1 << number, target)) for number in numbers)
 
 
 def _worst(

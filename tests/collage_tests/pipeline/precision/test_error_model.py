@@ -1,0 +1,28 @@
+"""What fewer digits do, by the processor that would compute with them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm.relax import op
+
+from collage.cost.reference import Sample
+from collage.pipeline.precision.error_model import ErrorModel
+from collage.pipeline.precision.targets import in_precisions
+from collage.search.dataflow import DataflowGraph
+from collage.targets import resolve_targets
+from collage.testing.graphs import constant, graph
+
+
+@pytest.mark.parametrize("flags, form", [({"avx2"}, "float32"), ({"amx_bf16"}, "bfloat16")])
+def test_products_are_rounded_to_what_a_processor_has(
+    flags: set[str], form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collage.backends.onednn.backend.cpu_flags_here", lambda: frozenset(flags))
+    mod = graph([(4, 8)], lambda emit, x: op.matmul(x, constant(8, 3)))
+    x = np.random.default_rng().standard_normal((4, 8)).astype(np.float32)
+    targets = in_precisions(resolve_targets(["llvm", "onednn"]), ["bfloat16"])
+    samples = [Sample.of([x], [np.zeros((4, 3), np.float32)])]
+    found = ErrorModel.of(0.1, mod, DataflowGraph.from_function(mod["main"]), targets, samples)
+    assert found.form == form
+    assert list(found.squares) == ([0] if form == "bfloat16" else [])
