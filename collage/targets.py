@@ -12,21 +12,23 @@ from collage.backends.contract import BackendTarget, TargetSet, is_native
 from collage.backends.contract.errors import BackendUnavailableError, TargetError, last_line
 from collage.backends.contract.registry import backend_names, get_backend
 from collage.backends.devices import CPU, DEVICE_KINDS, DeviceKind, device_named, device_of
+from collage.backends.link import library_requirements
 
 TargetLike: TypeAlias = str | Mapping[str, Any] | tvm.target.Target | BackendTarget
 
 
-def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
+def resolve_targets(targets: Sequence[TargetLike] | None) -> TargetSet:
     """Turn what the user gave into validated backend targets.
 
     TVM itself always takes part: where no device target is given, the host CPU is meant.
 
     Parameters
     ----------
-    targets : sequence
+    targets : sequence or None
         TVM targets (``"llvm"``, ``tvm.target.Target(...)``) and external codegen targets
         (``"onednn"``, ``{"kind": "onednn", "layout": "nhwc"}``); or an earlier result's set. A
-        backend may take part several times, with other attributes under another ``name``.
+        backend may take part several times, with other attributes under another ``name``. Without
+        any, those of :func:`usable_targets` for a CPU.
 
     Raises
     ------
@@ -37,6 +39,8 @@ def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
     """
     if isinstance(targets, TargetSet):
         return targets
+    if targets is None:
+        targets = usable_targets()
     if isinstance(targets, str | Mapping | tvm.target.Target):
         targets = [targets]
     device: tvm.target.Target | None = None
@@ -73,6 +77,43 @@ def resolve_targets(targets: Sequence[TargetLike]) -> TargetSet:
     for target in found.external:
         _require_usable(target)
     return found
+
+
+def usable_targets(device: str = CPU.name) -> list[TargetLike]:
+    """All that is usable here for a kind of device and can be loaded together.
+
+    Parameters
+    ----------
+    device : str
+        ``cpu`` or ``cuda``.
+
+    Returns
+    -------
+    list
+        The device's own target first, then the libraries in the order of ``collage backends``.
+
+    Raises
+    ------
+    TargetError
+        When there is no such kind.
+
+    Examples
+    --------
+    >>> usable_targets()[0]
+    'llvm'
+    """
+    kind = device_named(device)
+    chosen: list[TargetLike] = [kind.target_kind]
+    for name in backend_names():
+        backend = get_backend(name)
+        if name == "tvm" or backend.device != device or not backend.probe().usable:
+            continue
+        try:
+            library_requirements(resolve_targets([*chosen, name]))
+        except TargetError:
+            continue  # It cannot be in one process with those before it.
+        chosen.append(name)
+    return chosen
 
 
 def _name(kind: str, attributes: dict[str, Any]) -> str:
@@ -137,6 +178,17 @@ def parse_target_text(text: str) -> TargetLike:
             )
         attributes[key] = _plain_value(value)
     return attributes
+
+
+def parse_targets(texts: Sequence[str] | None) -> list[TargetLike] | None:
+    """Targets from the command line; None, which means all that are usable, where there are none.
+
+    Raises
+    ------
+    TargetError
+        When a text is no target.
+    """
+    return [parse_target_text(text) for text in texts] if texts else None
 
 
 def _plain_value(text: str) -> Any:

@@ -36,7 +36,7 @@ def add_to(app: typer.Typer) -> None:
 
 def _coverage(
     model: Model,
-    target: Targets,
+    target: Targets = None,
     shape: Shape = None,
     allow_code: AllowCode = False,
     json: Json = False,
@@ -50,12 +50,12 @@ def _coverage(
     check_model(model)
 
     from collage.pipeline.studies.coverage import coverage
-    from collage.targets import parse_target_text
+    from collage.targets import parse_targets
 
     with results_only():
         found = coverage(
             model,
-            [parse_target_text(text) for text in target],
+            parse_targets(target),
             shapes=shapes or None,
             allow_code=allow_code,
         )

@@ -45,7 +45,7 @@ def add_to(app: typer.Typer) -> None:
 def _optimize(
     context: typer.Context,
     model: Model,
-    target: Targets,
+    target: Targets = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -242,10 +242,10 @@ def _optimize(
 
     from collage.cost.models.roofline import RooflineCostModel
     from collage.pipeline.optimize import optimize as search
-    from collage.targets import parse_target_text
+    from collage.targets import parse_targets
 
     try:
-        targets = [parse_target_text(text) for text in target]
+        targets = parse_targets(target)
         with results_only(), progress_display() as progress:
             result = search(
                 model,

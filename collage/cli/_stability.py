@@ -33,7 +33,7 @@ def add_to(app: typer.Typer) -> None:
 
 def _stability(
     model: Model,
-    target: Targets,
+    target: Targets = None,
     searches: Annotated[int, typer.Option(min=2, help="How many.")] = 10,
     shape: Shape = None,
     time_budget: Annotated[
@@ -55,9 +55,9 @@ def _stability(
     check_model(model)
 
     from collage.pipeline.studies.stability import stability
-    from collage.targets import parse_target_text
+    from collage.targets import parse_targets
 
-    targets = [parse_target_text(text) for text in target]
+    targets = parse_targets(target)
     with results_only(), progress_display() as progress:
         found = stability(
             model,

@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from collage.backends.contract.errors import LogError, TargetError, UserError
-from collage.backends.contract.registry import backend_names, get_backend
-from collage.backends.devices import device_named
-from collage.backends.link import library_requirements
 from collage.pipeline.restrict import Wishes
-from collage.targets import TargetLike, resolve_targets
+from collage.targets import TargetLike, resolve_targets, usable_targets
 
 SEARCH, REPLAY = "search", "replay"
 
@@ -106,7 +103,7 @@ class Options:
             When the targets are for another kind of device.
         """
         found = {field.name: getattr(self, field.name) for field in fields(self)}
-        found["targets"] = targets_for(device) if self.targets is None else self.targets
+        found["targets"] = usable_targets(device) if self.targets is None else self.targets
         resolved = resolve_targets(found["targets"])
         if resolved.device.name != device:
             raise TargetError(
@@ -114,25 +111,3 @@ class Options:
                 value=resolved.device.name,
             )
         return found
-
-
-def targets_for(device: str) -> list[TargetLike]:
-    """All that is usable here for a kind of device and can be loaded together.
-
-    Raises
-    ------
-    TargetError
-        When there is no such kind.
-    """
-    kind = device_named(device)
-    chosen: list[TargetLike] = [kind.target_kind]
-    for name in backend_names():
-        backend = get_backend(name)
-        if name == "tvm" or backend.device != device or not backend.probe().usable:
-            continue
-        try:
-            library_requirements(resolve_targets([*chosen, name]))
-        except TargetError:
-            continue  # It cannot be in one process with those before it.
-        chosen.append(name)
-    return chosen

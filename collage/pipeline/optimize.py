@@ -41,7 +41,7 @@ from collage.targets import TargetLike, resolve_targets
 
 def optimize(
     model: Any,
-    targets: Sequence[TargetLike] = ("llvm",),
+    targets: Sequence[TargetLike] | None = None,
     *,
     shapes: Given | None = None,
     most_buckets: int = 4,
@@ -77,9 +77,10 @@ def optimize(
     ----------
     model : path, tvm.IRModule, onnx.ModelProto, torch.nn.Module or ExportedProgram
         See :func:`collage.importers.load_model`.
-    targets : sequence
+    targets : sequence, optional
         TVM targets and external codegen targets, as names, dicts or ``tvm.target.Target``. TVM
-        itself always takes part.
+        itself always takes part. By default all libraries for a CPU that are usable here, so that
+        the answer is no slower than any of them alone.
     shapes : mapping of str to sequence, optional
         For inputs with open dimensions, an extent for each axis: a number, a range as ``"1:8"``, or
         buckets as ``"1|4|8"``. With ranges and buckets the model is compiled for several shapes,

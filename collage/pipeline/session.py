@@ -55,7 +55,7 @@ class Session:
 
 
 def open_session(
-    targets: Sequence[TargetLike],
+    targets: Sequence[TargetLike] | None,
     *,
     log: str | Path | None = None,
     replay: bool = False,
@@ -68,7 +68,7 @@ def open_session(
 
     Parameters
     ----------
-    targets : sequence
+    targets : sequence or None
         As the user wrote them.
     log : path or str, optional
         The log: a file, or the URL of a database.

@@ -20,7 +20,7 @@ from collage.backends.contract import (
 from collage.backends.contract.errors import TargetError
 from collage.backends.devices import device_of
 from collage.backends.toolchain.cuda_runtime import has_device
-from collage.targets import parse_target_text, resolve_targets
+from collage.targets import parse_target_text, parse_targets, resolve_targets, usable_targets
 
 
 def test_tvm_comes_first_and_a_bare_llvm_means_this_cpu() -> None:
@@ -32,6 +32,18 @@ def test_tvm_comes_first_and_a_bare_llvm_means_this_cpu() -> None:
 
 def test_without_a_device_target_the_host_is_meant() -> None:
     assert resolve_targets(["openblas"])[0].device.kind.name == "llvm"
+
+
+def test_without_any_all_libraries_for_a_cpu_take_part() -> None:
+    usable = {
+        name
+        for name in backend_names()
+        if get_backend(name).device == "cpu" and get_backend(name).probe().usable
+    }
+    assert set(resolve_targets(None).names) == usable
+    assert resolve_targets(parse_targets([])).names == resolve_targets(None).names
+    assert set(usable_targets()) == {"llvm", *usable} - {"tvm"}
+    assert parse_targets(["openblas"]) == ["openblas"]
 
 
 def test_names_dicts_text_and_tvm_targets_mix() -> None:

@@ -33,13 +33,13 @@ Model = Annotated[
     ),
 ]
 Targets = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         "--target",
         "-t",
         metavar="TARGET",
         help="A name, NAME:ATTRIBUTE=VALUE,... or a JSON object with a 'kind'; repeatable. "
-        "TVM itself always takes part. See 'collage backends'.",
+        "TVM itself always takes part. By default all that 'collage backends' shows for a CPU.",
     ),
 ]
 Shape = Annotated[

@@ -131,7 +131,7 @@ class Coverage:
 
 def coverage(
     model: Any,
-    targets: Sequence[TargetLike] = ("llvm",),
+    targets: Sequence[TargetLike] | None = None,
     *,
     shapes: Given | None = None,
     allow_code: bool = False,

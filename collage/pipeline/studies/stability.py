@@ -129,7 +129,7 @@ class Stability:
 
 def stability(
     model: Any,
-    targets: Sequence[TargetLike],
+    targets: Sequence[TargetLike] | None = None,
     searches: int = 10,
     *,
     progress: ProgressCallback = ignore,

@@ -109,7 +109,7 @@ def test_help_lists_every_command_and_needs_no_compiler() -> None:
         (["bench", "x", "--repeat", "0"], "Invalid value for '--repeat'"),
         (["bench", "/nowhere"], "'/nowhere' is no bundle"),
         (["explain", "/nowhere"], "there is no bundle or log '/nowhere'"),
-        (["optimize", "m.onnx"], "Missing option '--target' / '-t'"),
+        (["optimize", "m.onnx"], "there is no file 'm.onnx'"),
         (["optimize", "m.onnx", "-t", "llvm", "-o", "b"], "there is no file 'm.onnx'"),
         (["optimize", "m.onnx", "-t", "llvm", "-o", "b", "--shape", "x=1,a"], "shape 'x=1,a'"),
     ],

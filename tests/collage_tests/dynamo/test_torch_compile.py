@@ -17,7 +17,8 @@ import pytest
 from collage.backends.contract.errors import LogError, UserError
 from collage.cost.models.roofline import DeviceSpec, RooflineCostModel
 from collage.dynamo import compile_graph
-from collage.dynamo.options import Options, targets_for
+from collage.dynamo.options import Options
+from collage.targets import usable_targets
 from tests.collage_tests.importers.torch.torch_programs import Counting
 from tests.entry_points import with_entry_points
 
@@ -320,6 +321,6 @@ def test_options_are_checked() -> None:
 
 def test_targets_are_by_default_what_is_usable_here() -> None:
     found = Options.of(None, None).for_optimize("cpu")["targets"]
-    assert found == targets_for("cpu") and found[0] == "llvm"
+    assert found == usable_targets("cpu") and found[0] == "llvm"
     with pytest.raises(UserError, match="tensors are on 'cuda', and the targets are for 'cpu'"):
         Options.of(None, {"targets": ["llvm"]}).for_optimize("cuda")
