@@ -1,14 +1,18 @@
-"""Time against error: what a search gives within an error, beside onnxruntime's int8 and OpenVINO.
+"""Time against error: a search's answers within an error, beside onnxruntime's int8 and OpenVINO.
 
-``python -m benchmarks.precision NETWORK`` prints a row for every engine; with ``--results`` it puts
-them into ``benchmarks/results/precision.md``. Weights are random, samples are drawn; four of them
+``python -m benchmarks.precision NETWORK`` prints a row for each engine and for each partitioning
+that the search compared; with ``--results`` it adds them to ``benchmarks/results/precision.json``
+and writes the page and its picture anew. Weights are random, samples are drawn; four of them
 calibrate all that is quantized, errors are the largest over four that nobody has seen, relative to
-the largest value of the output in float32 (onnxruntime's). All engines run in one process and in
-turns, so that what disturbs one disturbs all.
+the largest value of the output in float32 (onnxruntime's). All run in one process and in turns, so
+that what disturbs one disturbs all; with ``--threads 1`` the process's own time counts, which
+another program's load does not lengthen.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
 import tempfile
 import time
@@ -29,16 +33,23 @@ from benchmarks.timing.machine import commit, machine, now
 
 Array = np.ndarray
 Feeds = Mapping[str, Array]
+Call = Callable[[Feeds], Array]
+Row = dict[str, Any]
 
 NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "squeezenet": lambda: before_softmax(light_model("squeezenet")),
     "resnet50": lambda: before_softmax(light_model("resnet50")),
+    "shufflenet": lambda: before_softmax(light_model("shufflenet")),
     "mobilenet_v2": mobilenet_v2,
     "transformer": lambda: tiny_bert(tokens=64, width=256, heads=4, layers=4),
 }
-TARGETS = ("llvm", "openvino")
+TARGETS = ("llvm", "onednn", "openvino", "onnxruntime")
 ROUNDS, CALLS = 21, 3
 RESULTS = Path(__file__).parent / "results" / "precision.md"
+FLOAT32 = "OpenVINO, float32"
+
+_DRAWN = 1e-7
+"""What is drawn of smaller errors."""
 
 
 class _Samples:
@@ -74,34 +85,36 @@ def _reduces_range() -> bool:
     return not any(flag in text for flag in ("avx512_vnni", "avx_vnni", "amx_int8"))
 
 
-def _onnxruntime(model: bytes | str) -> Callable[[Feeds], Array]:
+def _onnxruntime(model: str, threads: int) -> Call:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
     # Whoever waits for the next call by spinning takes a core from the others.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(model, options)
     return lambda feeds: np.asarray(session.run(None, dict(feeds))[0])
 
 
-def _openvino(model: str, precision: str | None) -> Callable[[Feeds], Array]:
+def _openvino(model: str, precision: str | None, threads: int) -> Call:
     import openvino
 
     config = {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": "1"}
+    config["INFERENCE_NUM_THREADS"] = str(threads)
     if precision:
         config["INFERENCE_PRECISION_HINT"] = precision
     request = openvino.Core().compile_model(model, "CPU", config).create_infer_request()
     return lambda feeds: np.asarray(next(iter(request.infer(dict(feeds)).values())))
 
 
-def _collage(folder: Path) -> Callable[[Feeds], Array]:
+def _collage(folder: Path) -> Call:
     bundle = collage.load(folder)
     names = [info.name for info in bundle.inputs]
     return lambda feeds: np.asarray(bundle(*(feeds[name] for name in names)))
 
 
-def run(name: str, max_error: float, budget: float, pictures: Path | None = None) -> list[str]:
-    """One network's rows: engine, ratio to OpenVINO in float32 with its quartiles, error."""
+def run(name: str, max_error: float, budget: float, targets: Sequence[str], threads: int) -> Row:
+    """One network: who takes how long, and is off by how much."""
     model = NETWORKS[name]()
     samples = [random_inputs(model, seed) for seed in range(4)]
     fresh = [random_inputs(model, 100 + seed) for seed in range(4)]
@@ -110,52 +123,63 @@ def run(name: str, max_error: float, budget: float, pictures: Path | None = None
         int8 = _quantized(model, samples, folder)
         plain = str(folder / "plain.onnx")
         result = collage.optimize(
-            *(model, TARGETS), max_error=max_error, inputs=samples, time_budget_sec=budget
+            *(model, targets),
+            max_error=max_error,
+            inputs=samples,
+            time_budget_sec=budget,
+            num_threads=threads,
         )
-        bundle = result.export(folder / "bundle")
-        if pictures is not None:
-            report = (bundle / "report.html").read_text(encoding="utf-8")
-            pictures.write_text(report, encoding="utf-8")
-        chosen = next(row for row in result.report.end_to_end if row.chosen)
-        engines: dict[str, Callable[[Feeds], Array]] = {
-            "OpenVINO, float32": _openvino(plain, "f32"),
-            "OpenVINO as it comes": _openvino(plain, None),
-            "OpenVINO, onnxruntime's int8": _openvino(str(int8), None),
-            "onnxruntime, float32": _onnxruntime(plain),
-            "onnxruntime, int8": _onnxruntime(str(int8)),
-            f"Collage within {max_error:g}: {chosen.name}": _collage(bundle),
+        engines = {
+            FLOAT32: _openvino(plain, "f32", threads),
+            "OpenVINO as it comes": _openvino(plain, None, threads),
+            "OpenVINO, onnxruntime's int8": _openvino(str(int8), None, threads),
+            "onnxruntime, float32": _onnxruntime(plain, threads),
+            "onnxruntime, int8": _onnxruntime(str(int8), threads),
         }
-        times = _in_turns(engines, fresh[0])
+        ours = _partitionings(result, folder)
+        times = _in_turns(engines | ours, fresh[0], threads)
         wanted = [engines["onnxruntime, float32"](one) for one in fresh]
         errors = {
-            engine: max(map(_error, (call(one) for one in fresh), wanted))
-            for engine, call in engines.items()
+            who: max(map(_error, (call(one) for one in fresh), wanted))
+            for who, call in (engines | ours).items()
         }
-    first = times["OpenVINO, float32"]
-    rows = []
-    for engine, seconds in times.items():
-        ratios = [one / base for one, base in zip(seconds, first, strict=True)]
+    found: Row = {"network": name, "max_error": max_error, "targets": list(targets), "who": []}
+    for who, seconds in times.items():
+        ratios = [one / base for one, base in zip(seconds, times[FLOAT32], strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
         milliseconds = statistics.median(seconds) * 1e3
-        rows.append(
-            f"| {name} | {engine} | {middle:.2f} ({low:.2f} to {high:.2f}) | {milliseconds:.2f} | "
-            f"{errors[engine]:.4f} |"
-        )
-    return rows
+        figures = {"ratio": middle, "low": low, "high": high, "ms": milliseconds}
+        found["who"].append({"name": who, "ours": who in ours, **figures, "error": errors[who]})
+    facts = {"threads": threads, "load": os.getloadavg()[0], "budget_sec": budget}
+    return found | facts | {"commit": commit(), "when": now(), "machine": machine()}
 
 
-def _in_turns(
-    engines: Mapping[str, Callable[[Feeds], Array]], feeds: Feeds
-) -> dict[str, list[float]]:
+def _partitionings(result: collage.Result, folder: Path) -> dict[str, Call]:
+    """The search's answer first, then whatever else it compared and is not the same."""
+    rows = result.report.end_to_end
+    chosen = next(row.name for row in rows if row.chosen)
+    names = [chosen, *(row.name for row in rows if row.name != chosen)]
+    found: dict[str, Call] = {}
+    libraries: set[Path] = set()
+    for number, name in enumerate(one for one in names if one in result.alternatives):
+        other = result.alternative(name)
+        if other.library.path not in libraries:
+            libraries.add(other.library.path)
+            shown = f"{name}, the answer" if name == chosen else name
+            found[shown] = _collage(other.export(folder / f"bundle-{number}"))
+    return found
+
+
+def _in_turns(engines: Mapping[str, Call], feeds: Feeds, threads: int) -> dict[str, list[float]]:
+    clock = time.process_time if threads == 1 else time.perf_counter
     times: dict[str, list[float]] = {engine: [] for engine in engines}
-    for call in engines.values():
-        call(feeds)
     for _ in range(ROUNDS):
         for engine, call in engines.items():
-            begin = time.perf_counter()
+            call(feeds)
+            begin = clock()
             for _ in range(CALLS):
                 call(feeds)
-            times[engine].append((time.perf_counter() - begin) / CALLS)
+            times[engine].append((clock() - begin) / CALLS)
     return times
 
 
@@ -163,42 +187,114 @@ def _error(got: Array, wanted: Array) -> float:
     return float(np.abs(got.reshape(wanted.shape) - wanted).max() / np.abs(wanted).max())
 
 
-def page(rows: list[str], max_error: float) -> str:
-    """The table with its conditions."""
-    here: Mapping[str, Any] = machine()
+def line(network: str, who: Row) -> str:
+    """A line of the table."""
+    ratio = f"{who['ratio']:.2f} ({who['low']:.2f} to {who['high']:.2f})"
+    return f"| {network} | {who['name']} | {ratio} | {who['ms']:.2f} | {who['error']:.4f} |"
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The tables with their conditions."""
+    bits = "no VNNI, so weights have 7 bits" if _reduces_range() else "with VNNI"
+
+    def table(ours: bool) -> list[str]:
+        named = [(row["network"], who) for row in rows for who in row["who"]]
+        if ours:
+            named.sort(key=lambda one: (names.index(one[0]), one[1]["ratio"]))
+        return [
+            "| network | who | time / OpenVINO's float32 | ms | off by |",
+            "| --- | --- | --- | ---: | ---: |",
+            *(line(network, who) for network, who in named if who["ours"] == ours),
+        ]
+
+    names = [row["network"] for row in rows]
+    conditions = [
+        f"- {row['network']}: {row['threads']} thread(s), {row['max_error']:g} allowed, "
+        f"{', '.join(row['targets'])}, {row['budget_sec']:g} s; {row['machine']['cpu']}, "
+        f"load {row['load']:.1f} on {row['machine']['cores']} cores; commit {row['commit']}, "
+        f"{row['when']}"
+        for row in rows
+    ]
     return "\n".join(
         [
             "# Time against error, beside what others offer",
             "",
             (__doc__ or "").partition("\n\n")[2].strip().replace("``", "`"),
             "",
-            f"- Machine: {here['cpu']}, {here['cores']} cores, {here['memory_gib']} GiB; "
-            + ("no VNNI, so weights have 7 bits" if _reduces_range() else "with VNNI"),
-            f"- {here['cores']} threads each, batch 1, error allowed {max_error:g}, targets "
-            f"{', '.join(TARGETS)}",
-            f"- Ratio: median and quartiles of {ROUNDS} rounds of {CALLS} calls",
-            f"- Commit {commit() or 'unknown'}, {now()}",
+            f"Batch 1; {bits}. Ratio: median and quartiles of {ROUNDS} rounds of {CALLS} calls.",
             "",
-            "| network | engine | time / OpenVINO's float32 | ms | off by |",
-            "| --- | --- | ---: | ---: | ---: |",
-            *rows,
+            *conditions,
+            "",
+            "![Time against error](precision.svg)",
+            "",
+            "## What each search compared",
+            "",
+            *table(True),
+            "",
+            "## Others",
+            "",
+            *table(False),
             "",
         ]
     )
+
+
+def picture(rows: Sequence[Row], place: Path) -> None:
+    """Draw a field for each network: what the search compared as dots, others as crosses.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Of :func:`run`.
+    place : Path
+        Where it goes.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, fields = pyplot.subplots(1, len(rows), figsize=(4.2 * len(rows), 3.8), squeeze=False)
+    for field, row in zip(fields[0], rows, strict=True):
+        for ours, mark, label in ((True, "o", "compared by the search"), (False, "x", "others")):
+            some = [who for who in row["who"] if who["ours"] == ours]
+            errors = [max(who["error"], _DRAWN) for who in some]
+            field.plot(errors, [who["ratio"] for who in some], mark, label=label)
+        (answer,) = [who for who in row["who"] if who["name"].endswith(", the answer")]
+        field.annotate(" answer", (max(answer["error"], _DRAWN), answer["ratio"]), fontsize=8)
+        field.axvline(row["max_error"], linestyle="--", color="grey")
+        field.set_xscale("log")
+        field.set_ylim(bottom=0)
+        field.set_title(row["network"])
+        field.set_xlabel("off by, of the largest value")
+        field.grid(alpha=0.3)
+    fields[0][0].set_ylabel("time / OpenVINO in float32")
+    fields[0][0].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(place, metadata={"Date": None})
 
 
 def main(
     network: Annotated[list[str], typer.Argument(help=f"Of {', '.join(NETWORKS)}.")],
     max_error: Annotated[float, typer.Option(help="What is allowed.")] = 0.05,
     budget: Annotated[float, typer.Option(help="Seconds for each search.")] = 150.0,
-    report: Annotated[Path | None, typer.Option(help="The last search's report.")] = None,
-    results: Annotated[bool, typer.Option(help="Write the committed table.")] = False,
+    targets: Annotated[str, typer.Option(help="Of each search.")] = ",".join(TARGETS),
+    threads: Annotated[int, typer.Option(help="Of everybody.", min=1)] = os.cpu_count() or 1,
+    results: Annotated[bool, typer.Option(help="Add to the committed table.")] = False,
 ) -> None:
     """Search, quantize and time."""
-    rows = [row for name in network for row in run(name, max_error, budget, report)]
-    typer.echo(page(rows, max_error))
-    if results:
-        RESULTS.write_text(page(rows, max_error), encoding="utf-8")
+    place = RESULTS.with_suffix(".json")
+    for name in network:
+        row = run(name, max_error, budget, targets.split(","), threads)
+        for who in row["who"]:
+            typer.echo(line(name, who))
+        if not results:
+            continue
+        old: list[Row] = json.loads(place.read_text(encoding="utf-8")) if place.exists() else []
+        rows = [*(one for one in old if one["network"] != name), row]
+        place.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        RESULTS.write_text(page(rows), encoding="utf-8")
+        picture(rows, RESULTS.with_suffix(".svg"))
 
 
 if __name__ == "__main__":
