@@ -68,10 +68,23 @@ def _constant_shape(scope: Scope, x: relax.Expr, shape: tuple[int, ...]) -> tupl
     return full[wide[0] :]
 
 
+_RANGES = ("max", "maximum", "subtract", "abs")
+
+
+def _is_step(scope: Scope, call: relax.Call) -> bool:
+    """Whether it may be the step of what is rounded over its own range, the largest by 127.5.
+
+    The largest lies by a tie then: a step that is off by its last digit rounds it the other way.
+    """
+    shape = static_shape(call)
+    narrow = shape is not None and shape[-1:] in ((), (1,))
+    return narrow and any(scope.comes_from(call.args[0], name) for name in _RANGES)
+
+
 def _divide_to_multiply(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``x / c`` is ``x * (1 / c)`` for a finite, non-zero constant."""
     pair = rw.operand_pair(call)
-    if pair is None or not rw.is_float(call):
+    if pair is None or not rw.is_float(call) or _is_step(scope, call):
         return None
     value, dtype = scope.digits.value(pair[1]), rw.dtype_of(call)
     assert value is not None

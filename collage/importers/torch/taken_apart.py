@@ -16,6 +16,7 @@ from collage.importers.torch.operators.elementary.special import special_functio
 from collage.importers.torch.operators.linear.experts import grouped_products
 from collage.importers.torch.operators.linear.factors import factorizations
 from collage.importers.torch.operators.linear.matrices import keep_matrices
+from collage.importers.torch.operators.quantized import quantized_operators
 from collage.importers.torch.operators.recurrent import keep_recurrent
 from collage.importers.torch.operators.windows.pads import keep_pads
 from collage.importers.torch.operators.windows.resize import keep_whole
@@ -54,7 +55,7 @@ def taken_apart(
     """
     table = torch.export.default_decompositions()
     table.update(special_functions() | decompositions() | factorizations() | sampled())
-    table.update(of_bits() | grouped_products(program))
+    table.update(of_bits() | grouped_products(program) | quantized_operators(program))
     for whole in _NEVER_APART:
         table.pop(whole, None)
     keep_whole(table)

@@ -40,6 +40,7 @@ from collage.importers.torch.operators.complex.converters import (
     split_complex,
 )
 from collage.importers.torch.operators.linear.products import PRODUCTS
+from collage.importers.torch.operators.quantized import QUANTIZED
 from collage.importers.torch.operators.recurrent import RECURRENT
 from collage.importers.torch.structure import keep_tensors
 from collage.importers.torch.taken_apart import taken_apart
@@ -165,7 +166,7 @@ class _Importer(ExportedProgramImporter):
 
     def create_convert_map(self) -> dict[str, Callable[[fx.Node], Any]]:
         known = super().create_convert_map()
-        ours = CONVERTERS | PRODUCTS | RECURRENT | CHOOSING
+        ours = CONVERTERS | PRODUCTS | QUANTIZED | RECURRENT | CHOOSING
         known |= {name: _bound(self, ours[name], known.get(name)) for name in ours}
         return _Checked(self, known)
 
@@ -304,7 +305,9 @@ def _keep_type(expr: relax.Expr) -> relax.Expr:
         return expr
     args = [_keep_type(arg) for arg in expr.args]
     dtype = dtype_of(args[0]) if args else ""
-    if dtype != "float32" and str(getattr(expr.attrs, "out_dtype", "")) == "float32":
+    stands_for = expr.op.name == "relax.dequantize"
+    wide = str(getattr(expr.attrs, "out_dtype", "")) == "float32" and not stands_for
+    if dtype != "float32" and wide:
         return with_attrs(expr, *args, out_dtype=dtype)
     if all(new.same_as(old) for new, old in zip(args, expr.args, strict=True)):
         return expr

@@ -284,6 +284,11 @@ def _copied(importer: _Importer, node: fx.Node) -> relax.Expr:
     return _joined(importer, *wide)
 
 
+def _taken(importer: _Importer, node: fx.Node) -> Any:
+    """One of several tensors, as a split has them."""
+    return importer.env[node.args[0]][node.args[1]]
+
+
 def _padded(importer: _Importer, node: fx.Node) -> Any:
     if len(node.args) > 2 and node.args[2]:
         raise RefusedError("a border of complex numbers other than zero")
@@ -293,7 +298,7 @@ def _padded(importer: _Importer, node: fx.Node) -> Any:
 _MOVING = """
     view.default reshape.default _unsafe_view.default permute.default transpose.int
     unsqueeze.default squeeze.dim squeeze.dims slice.Tensor expand.default cat.default
-    stack.default flip.default index.Tensor index_select.default split_with_sizes.default
+    stack.default flip.default index.Tensor unbind.int index_select.default split_with_sizes.default
     split.Tensor roll.default repeat.default unfold.default neg.default sum.dim_IntList
     sum.default mean.dim cumsum.default gather.default tril.default triu.default diagonal.default
     slice_scatter.default select_scatter.default index_put.default scatter.src
@@ -317,6 +322,7 @@ COMPLEX: dict[str, Callable[[Any, fx.Node], Any]] = {
     **dict.fromkeys(["empty.memory_format", "empty_like.default"], _filled),
     "constant_pad_nd.default": _padded,
     "copy.default": _copied,
+    "getitem": _taken,
     "select.int": _selected,
     "abs.default": _absolute,
     "angle.default": _of_parts(lambda re, im: op.atan2(im, re)),

@@ -62,6 +62,14 @@ CASES: Cases = {
         lambda: (rows(3, 4),),
     ),
     "filtered": (_filtered, lambda: (rows(2, 6, 6, 3),)),
+    "cut into pieces": (
+        lambda x: torch.view_as_real(torch.cat(torch.view_as_complex(x).split([1, 2], 1)[::-1], 1)),
+        lambda: (rows(4, 3, 2),),
+    ),
+    "one by one": (
+        lambda x: torch.view_as_real(torch.stack(torch.view_as_complex(x).unbind(1)[1:])),
+        lambda: (rows(4, 3, 2),),
+    ),
     "phase": (lambda x: torch.fft.rfft(x).angle().cos(), lambda: (rows(3, 9),)),
     "there and back": (
         lambda x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=9),
