@@ -19,6 +19,7 @@ from collage.normalize import (
     constants,
     convolutions,
     dense,
+    experts,
     indexing,
     nary,
     norms,
@@ -43,6 +44,7 @@ _FAMILIES = (
     convolutions.RULES,
     pooling.RULES,
     dense.RULES,
+    experts.RULES,
     attention.RULES,
 )
 
