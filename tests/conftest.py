@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from collage.backends.toolchain.children.fork_server import fork_servers
 from tests import postgres as server
 
 # A crowded machine makes any example slow now and then, which says nothing of the code. Else as it
@@ -24,6 +25,13 @@ def pytest_collection_finish() -> None:
     """Modules and thousands of tests stay: collections need not look through them."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_fork_servers() -> Iterator[None]:
+    """One file's workers are forked by the server of those before it."""
+    with fork_servers().kept():
+        yield
 
 
 @pytest.fixture(scope="module")

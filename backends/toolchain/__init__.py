@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         ChildProcess,
         ChildTimeoutError,
         Line,
-        python_command,
+        PythonProgram,
     )
     from collage.backends.toolchain.compiling import Compilation, cached_compilation
     from collage.backends.toolchain.cuda_runtime import find_gpu
@@ -39,6 +39,7 @@ __all__ = [
     "Compilation",
     "InstalledLibrary",
     "Line",
+    "PythonProgram",
     "Stubs",
     "cached_compilation",
     "compute_capability",
@@ -48,7 +49,6 @@ __all__ = [
     "load_libraries",
     "load_runtimes",
     "make_once",
-    "python_command",
     "replacing",
     "static_library",
 ]
@@ -63,7 +63,7 @@ __getattr__, __dir__ = on_demand(
             "ChildProcess",
             "ChildTimeoutError",
             "Line",
-            "python_command",
+            "PythonProgram",
         ),
         "compiling": ("Compilation", "cached_compilation"),
         "cuda_runtime": ("find_gpu",),

@@ -18,7 +18,7 @@ from collage.backends.toolchain.children.child_process import (
     ChildDiedError,
     ChildProcess,
     ChildTimeoutError,
-    python_command,
+    PythonProgram,
 )
 
 OPENMP_DEFAULT = {"GOMP_SPINCOUNT": "300000"}
@@ -62,7 +62,7 @@ class JsonChild(ChildProcess):
         log: Path,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(python_command(module, arguments), environment, log)
+        super().__init__(PythonProgram(module, tuple(arguments)), environment, log)
         self._log = log
 
     def ask(self, request: Mapping[str, Any], limit_sec: float) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from collage.backends.contract import TargetSet
 from collage.backends.contract.errors import MemoryLimitError, ShapeError, UserError
+from collage.backends.toolchain.children.fork_server import fork_servers
 from collage.cost.base import CostModel
 from collage.cost.device import available_cores, policy_of
 from collage.cost.engines import LOCAL, WorkersLike, engine_of
@@ -219,6 +220,8 @@ def optimize(
     budget = Budget(time_budget_sec)
     engine = None if workers == LOCAL else engine_of(workers)
     with answering(budget), few_own_threads(available_cores()), ExitStack() as stack:
+        # Builders, timers and the contest follow each other, and each would import TVM.
+        stack.enter_context(fork_servers().kept())
         session = open_session(
             targets,
             log=log,

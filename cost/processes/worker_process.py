@@ -6,6 +6,7 @@ It is killed with everything it started when it takes too long or too much memor
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -17,8 +18,9 @@ from collage.backends.contract.errors import MeasurementError, OutOfTimeError, P
 from collage.backends.toolchain.children.child_process import (
     ChildDiedError,
     ChildProcess,
-    python_command,
 )
+from collage.backends.toolchain.children.fork_server import fork_servers
+from collage.backends.toolchain.children.python_program import PythonProgram
 from collage.cost.base import CostStatus
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
@@ -113,10 +115,12 @@ class WorkerProcess:
         if blas_threads is not None:
             # Read when numpy is imported.
             environment["OPENBLAS_NUM_THREADS"] = str(blas_threads)
-        command = python_command(_PROGRAM, [encode(settings).decode()], without=_NOT_IMPORTED)
-        self._start = partial(ChildProcess, command, environment, niceness=niceness)
+        program = PythonProgram(_PROGRAM, (encode(settings).decode(),), _NOT_IMPORTED)
+        self._start = partial(
+            ChildProcess, program, environment, niceness=niceness, servers=fork_servers()
+        )
         self._process = self._start()
-        self._watch = psutil.Process(self._process.pid)
+        self._watch: psutil.Process | None = None
         self._unwanted = False
         self._replacing = threading.Lock()
         self._outer_deadline = deadline
@@ -125,7 +129,7 @@ class WorkerProcess:
         self._timeout_sec = 0.0
         self._left_sec = 0.0
         self._baseline_bytes = self._used_bytes = 0
-        self._pressure = MemoryPressure.of(self._process.pid)
+        self._pressure = MemoryPressure.of(os.getpid())
         self.requests = 0
         self.idle = True
 
@@ -143,7 +147,7 @@ class WorkerProcess:
     def resident_bytes(self) -> int:
         """Memory that the child holds now."""
         try:
-            return int(self._watch.memory_info().rss)
+            return int(self._watch.memory_info().rss) if self._watch else 0
         except psutil.Error:
             return 0
 
@@ -186,8 +190,7 @@ class WorkerProcess:
             if self._unwanted:
                 return False
             self._process.close()
-            self._process = self._start()
-            self._watch = psutil.Process(self._process.pid)
+            self._process, self._watch = self._start(), None
             return True
 
     def send(self, request: Request, timeout_sec: float) -> None:
@@ -281,6 +284,8 @@ class WorkerProcess:
             raise failure_of(
                 err, self._pressure, self._used_bytes, self._memory_limit_bytes
             ) from err
+        if self._watch is None and self._process.is_started:
+            self._look_at(self._process.pid)
         if line is not None:
             self._left_sec = self._deadline - time.monotonic()
             self.idle = True
@@ -306,9 +311,15 @@ class WorkerProcess:
             raise WorkerFailure(CostStatus.TIMED_OUT, reason)
         return None
 
+    def _look_at(self, pid: int) -> None:
+        """From now on its memory, and what ends it, are watched."""
+        with contextlib.suppress(psutil.Error):  # It has ended, which the next look will tell.
+            self._watch = psutil.Process(pid)
+            self._pressure = MemoryPressure.of(pid)
+
     def _is_stopped(self) -> bool:
         with contextlib.suppress(psutil.Error):
-            return bool(self._watch.status() == psutil.STATUS_STOPPED)
+            return self._watch is not None and self._watch.status() == psutil.STATUS_STOPPED
         return False
 
     def suspend(self) -> None:

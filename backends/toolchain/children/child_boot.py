@@ -16,7 +16,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-_PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG = 1
+"""An option of prctl(2): the signal that comes when the parent ends."""
 
 
 class Line:
@@ -48,12 +49,12 @@ class Line:
 
 
 def main(text: str) -> None:
-    """Run what :func:`collage.backends.toolchain.children.child_process.python_command` names."""
+    """Run what a :class:`collage.backends.toolchain.children.PythonProgram` names."""
     settings = json.loads(text)
     _die_with_parent(settings["parent"])
     line = Line()
     sys.path[:] = settings["path"]
-    with _without(settings["without"]), _nothing_is_garbage():
+    with without_packages(settings["without"]), nothing_is_garbage():
         module = importlib.import_module(settings["module"])
     module.main(line, *settings["arguments"])
 
@@ -62,13 +63,13 @@ def _die_with_parent(parent: int) -> None:
     """Linux kills this process when the thread that started it ends; elsewhere the end of the
     input must do."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)  # The parent died before that.
 
 
 @contextmanager
-def _without(packages: Sequence[str]) -> Iterator[None]:
+def without_packages(packages: Sequence[str]) -> Iterator[None]:
     """Tell the import system for a while that there are no such packages."""
     hidden = [name for name in packages if name not in sys.modules]
     for name in hidden:
@@ -81,7 +82,7 @@ def _without(packages: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _nothing_is_garbage() -> Iterator[None]:
+def nothing_is_garbage() -> Iterator[None]:
     """What importing makes stays: looking through it again and again for what may go took a seventh
     of a start with TVM, and later collections pass over it, too."""
     gc.disable()

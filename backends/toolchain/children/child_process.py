@@ -9,19 +9,18 @@ that ends.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
-from collage.backends.toolchain.children import child_boot
+from collage.backends.toolchain.children.fork_server import ForkServers
+from collage.backends.toolchain.children.processes import HeldProcess, SpawnedProcess
+from collage.backends.toolchain.children.python_program import PythonProgram
 
 _LAST_WORDS = 4096
 """Bytes at the end of a child's standard error in which its last line is looked for."""
@@ -51,51 +50,13 @@ class ChildTimeoutError(Exception):
     """A child gave no answer in time; it may still be at work, and can only be killed."""
 
 
-def python_command(
-    module: str, arguments: Sequence[str] = (), *, without: Sequence[str] = ()
-) -> list[str]:
-    """The command line of a fresh interpreter that dies with this process and runs a module.
-
-    Not a fork, which would inherit the state of TVM's and OpenMP's threads.
-
-    Parameters
-    ----------
-    module : str
-        Its ``main`` is called with the arguments and a :class:`child_boot.Line` to the parent.
-    arguments : sequence of str
-        What ``main`` gets.
-    without : sequence of str
-        Packages that are not to be found while the module is imported.
-
-    Returns
-    -------
-    list of str
-        For :class:`subprocess.Popen`; the child has this process's import path.
-
-    Examples
-    --------
-    >>> command = python_command("my_program", ["an argument"])
-    >>> command[0] == sys.executable, json.loads(command[-1])["arguments"]
-    (True, ['an argument'])
-    """
-    settings = {
-        "path": sys.path,
-        "parent": os.getpid(),
-        "module": module,
-        "arguments": list(arguments),
-        "without": list(without),
-    }
-    # -P: the script's folder is no place to import from.
-    return [sys.executable, "-P", str(Path(child_boot.__file__)), json.dumps(settings)]
-
-
 class ChildProcess:
     """A child that answers lines; use as a context manager, which kills it.
 
     Parameters
     ----------
-    command : sequence of str
-        What to run, for example :func:`python_command`.
+    program : sequence of str or PythonProgram
+        The command to run, or what a fresh interpreter runs.
     environment : mapping of str to str, optional
         Added to this process's.
     log : Path, optional
@@ -106,6 +67,9 @@ class ChildProcess:
         does not watch its parent needs.
     niceness : int
         By how much it, with whatever it starts, leaves the cores to others (setpriority(2)).
+    servers : ForkServers, optional
+        A program of Python's is a fork of one of these where the system can do that, with a process
+        group of its own: it finds its module imported.
 
     Examples
     --------
@@ -122,32 +86,26 @@ class ChildProcess:
 
     def __init__(
         self,
-        command: Sequence[str],
+        program: Sequence[str] | PythonProgram,
         environment: Mapping[str, str] | None = None,
         log: Path | None = None,
         *,
         own_group: bool = True,
         niceness: int = 0,
+        servers: ForkServers | None = None,
     ) -> None:
-        self._errors: IO[bytes] = _log_file(log)
-        self._process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            bufsize=0,
-            env={**os.environ, **(environment or {})},
-            start_new_session=own_group,
-        )
-        if niceness:
-            # From here, for code between fork and exec is not safe beside threads. One that has
-            # ended already is a zombie, whose priority may be set, too.
-            own = os.getpriority(os.PRIO_PROCESS, self._process.pid)
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, own + niceness)
-        self._kill = os.killpg if own_group else os.kill
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
         self._buffer = b""
+        self._errors: IO[bytes] = _log_file(log)
+        whole = {**os.environ, **(environment or {})}
+        self._process: HeldProcess
+        if isinstance(program, PythonProgram):
+            if servers is not None and servers.supported:
+                self._process = servers.fork(program, whole, self._errors, niceness)
+                return
+            program = program.command()
+        self._process = SpawnedProcess(
+            program, whole, self._errors, own_group=own_group, niceness=niceness
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -157,17 +115,22 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Of the child, and of its process group."""
+        """Of the child, and of its process group; waits until there is one."""
         return self._process.pid
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there is a process yet."""
+        return self._process.is_started
 
     @property
     def alive(self) -> bool:
         """Whether it has not ended."""
-        return not self._has_ended(os.WNOHANG)
+        return not self._process.has_ended(wait=False)
 
     def fileno(self) -> int:
         """The pipe that becomes readable with the answer, for ``select``."""
-        return self._stdout.fileno()
+        return self._process.stdout.fileno()
 
     def send(self, line: bytes) -> None:
         """Hand over a line, without its end; when the child has ended, :meth:`poll` says why."""
@@ -175,7 +138,7 @@ class ChildProcess:
         data = memoryview(line + b"\n")
         with contextlib.suppress(BrokenPipeError):
             while data:
-                data = data[self._stdin.write(data) :]
+                data = data[self._process.stdin.write(data) :]
 
     def poll(self, wait_sec: float) -> bytes | None:
         """Its next line, without the end, or None when it is not there within ``wait_sec``.
@@ -187,14 +150,14 @@ class ChildProcess:
         """
         if b"\n" in self._buffer:
             return self._next_line()  # It has said several at once.
-        readable, _, _ = select.select([self._stdout], [], [], max(0.0, wait_sec))
+        readable, _, _ = select.select([self._process.stdout], [], [], max(0.0, wait_sec))
         if not readable:
             return None
         chunk = os.read(self.fileno(), 1 << 20)
         if not chunk:
-            self._has_ended()
-            self.kill()
-            raise ChildDiedError(self._process.returncode, self.last_words())
+            self._process.has_ended(wait=True)
+            self.begin_kill()
+            raise ChildDiedError(self._process.wait(), self.last_words())
         self._buffer += chunk
         return self._next_line()
 
@@ -240,15 +203,15 @@ class ChildProcess:
 
     def suspend(self) -> None:
         """Stop it where it stands, its threads too; it keeps its memory."""
-        self._signal(signal.SIGSTOP)
+        self._process.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on; nothing for one that runs."""
-        self._signal(signal.SIGCONT)
+        self._process.signal(signal.SIGCONT)
 
     def end(self, limit_sec: float) -> None:
         """Close its input, upon which it may end by itself in that time, and then :meth:`close`."""
-        self._stdin.close()
+        self._process.stdin.close()
         end = time.monotonic() + limit_sec
         while self.alive and time.monotonic() < end:
             time.sleep(_END_POLL_SEC)
@@ -259,7 +222,7 @@ class ChildProcess:
 
         Who ends many begins with all of them: on a crowded machine each takes a while to go.
         """
-        self._signal(signal.SIGKILL)
+        self._process.signal(signal.SIGKILL)
 
     def kill(self) -> None:
         """End it and everything that it started."""
@@ -269,24 +232,9 @@ class ChildProcess:
     def close(self) -> None:
         """Kill it and free its pipes."""
         self.kill()
-        for stream in (self._stdin, self._stdout, self._errors):
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
             stream.close()
-
-    def _has_ended(self, options: int = 0) -> bool:
-        """Waited for, but not taken note of: until it is killed, its number stays its own."""
-        if self._process.returncode is not None:
-            return True
-        try:
-            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | options) is not None
-        except ChildProcessError:
-            return True  # Another thread has just killed it.
-
-    def _signal(self, number: signal.Signals) -> None:
-        # Once it was waited for, its number may be another's.
-        if self._process.returncode is None:
-            # Another thread may kill it at the same time.
-            with contextlib.suppress(ProcessLookupError):
-                self._kill(self._process.pid, number)
+        self._process.release()
 
 
 def _log_file(path: Path | None) -> IO[bytes]:

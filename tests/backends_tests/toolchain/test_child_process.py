@@ -16,8 +16,9 @@ from collage.backends.toolchain.children.child_process import (
     ChildDiedError,
     ChildProcess,
     ChildTimeoutError,
-    python_command,
 )
+from collage.backends.toolchain.children.fork_server import ForkServers
+from collage.backends.toolchain.children.python_program import PythonProgram
 
 _PROGRAM = """
 import os, subprocess, sys, time
@@ -59,17 +60,28 @@ def main(line, greeting):
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PythonProgram:
     (tmp_path / "program.py").write_text(_PROGRAM)
     (tmp_path / "not_here.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    return python_command("program", ["hello"], without=["not_here"])
+    return PythonProgram("program", ("hello",), without=("not_here",))
+
+
+@pytest.fixture(params=["fresh", "forked"])
+def servers(request: pytest.FixtureRequest) -> Iterator[ForkServers | None]:
+    """A child is a fresh interpreter, or a fork of a server's."""
+    if request.param == "fresh":
+        yield None
+        return
+    servers = ForkServers()
+    with servers.kept():
+        yield servers
 
 
 @pytest.fixture
-def child(command: list[str]) -> Iterator[ChildProcess]:
-    with ChildProcess(command) as child:
+def child(program: PythonProgram, servers: ForkServers | None) -> Iterator[ChildProcess]:
+    with ChildProcess(program, servers=servers) as child:
         assert child.receive(30.0) == b"hello ModuleNotFoundError"
         yield child
 
@@ -83,9 +95,9 @@ def test_a_line_is_answered_by_a_line(child: ChildProcess) -> None:
     assert child.poll(0.0) is None and child.alive
 
 
-def test_what_libraries_print_is_no_answer(command: list[str], tmp_path: Path) -> None:
+def test_what_libraries_print_is_no_answer(program: PythonProgram, tmp_path: Path) -> None:
     log = tmp_path / "logs" / "child.txt"
-    with ChildProcess(command, {"GREETING": "unused"}, log) as child:
+    with ChildProcess(program, {"GREETING": "unused"}, log) as child:
         child.receive(30.0)
         child.send(b"echo")
         assert child.receive(30.0) == b"echo"
@@ -159,8 +171,8 @@ def test_a_suspended_child_stands_still(child: ChildProcess) -> None:
 
 
 @pytest.mark.parametrize("own_group", [True, False])
-def test_a_child_may_end_by_itself(command: list[str], tmp_path: Path, own_group: bool) -> None:
-    with ChildProcess(command, own_group=own_group) as child:
+def test_a_child_may_end_by_itself(program: PythonProgram, tmp_path: Path, own_group: bool) -> None:
+    with ChildProcess(program, own_group=own_group) as child:
         child.receive(30.0)
         assert (os.getpgid(child.pid) == os.getpgid(0)) is not own_group
         child.end(30.0)
@@ -169,8 +181,8 @@ def test_a_child_may_end_by_itself(command: list[str], tmp_path: Path, own_group
 
 
 @pytest.mark.parametrize("own_group", [True, False])
-def test_a_child_that_does_not_end_is_killed(command: list[str], own_group: bool) -> None:
-    child = ChildProcess(command, own_group=own_group)
+def test_a_child_that_does_not_end_is_killed(program: PythonProgram, own_group: bool) -> None:
+    child = ChildProcess(program, own_group=own_group)
     child.receive(30.0)
     child.send(b"sleep")
     child.end(0.2)
@@ -180,7 +192,7 @@ def test_a_child_that_does_not_end_is_killed(command: list[str], own_group: bool
 def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ChildProcess([str(tmp_path / "nothing")])
-    with ChildProcess(python_command("no_such_module")) as child:
+    with ChildProcess(PythonProgram("no_such_module")) as child:
         with pytest.raises(ChildDiedError) as caught:
             child.receive(30.0)
         assert caught.value.last_words == "ModuleNotFoundError: No module named 'no_such_module'"

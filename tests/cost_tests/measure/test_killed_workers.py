@@ -30,14 +30,11 @@ from collage.cost.models import MeasuredCostModel
 from collage.cost.processes.worker_process import WorkerProcess
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import Sample
+from collage.testing.fixtures.leftovers import workers
 from collage.testing.fixtures.misbehaving import misbehaving_target, misbehaving_workload
 from tests.cost_tests.conftest import Library
 
 PLUGINS = ["collage.testing.fixtures.misbehaving:MisbehavingBackend"]
-
-
-def is_worker(child: psutil.Process) -> bool:
-    return any("child_boot" in word for word in child.cmdline())
 
 
 @contextmanager
@@ -52,9 +49,9 @@ def killing(
 
     def work() -> None:
         while len(killed) < times and not over.is_set():
-            for child in psutil.Process().children():
+            for child in workers():
                 try:
-                    if child.pid not in killed and is_worker(child) and is_victim(child):
+                    if child.pid not in killed and is_victim(child):
                         os.kill(child.pid, number)
                         killed.append(child.pid)
                         break
@@ -129,24 +126,21 @@ def test_nothing_is_recorded_of_what_others_killed(
 
 @contextmanager
 def living_in(cgroup: Path) -> Iterator[None]:
-    """Have workers of this process share a limit of memory from their first moment on."""
-    over = threading.Event()
-
-    def work() -> None:
-        while not over.is_set():
-            for child in psutil.Process().children():
-                with contextlib.suppress(psutil.Error, OSError):
-                    if is_worker(child):
-                        (cgroup / "cgroup.procs").write_text(str(child.pid))
-            time.sleep(0.01)
-
-    thread = threading.Thread(target=work)
-    thread.start()
+    """Have workers of this process share a limit of memory: those of the servers that it has from
+    now on."""
+    members = cgroup / "cgroup.procs"
+    worker = WorkerProcess(memory_limit_bytes=1 << 30)
+    worker.wait_until_ready()
+    server = psutil.Process(worker.pid).parent()
+    worker.close()
+    assert server is not None
+    members.write_text(str(server.pid))
     try:
         yield
     finally:
-        over.set()
-        thread.join()
+        server.kill()
+        while members.read_text().strip():
+            time.sleep(0.01)
 
 
 @pytest.fixture
@@ -167,8 +161,13 @@ def small_cgroup() -> Iterator[Path]:
 
 
 def test_who_runs_out_of_the_systems_memory_twice_is_recorded(
-    config: MeasureConfig, library: Library, small_cgroup: Path
+    config: MeasureConfig,
+    library: Library,
+    small_cgroup: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # A server of its own, which forks what then lives where it does.
+    monkeypatch.setenv("LIVES_IN", str(small_cgroup))
     config = replace(config, memory_limit_bytes=1 << 30)
     with living_in(small_cgroup), LocalRunner(config) as runner:
         result = runner.run(library("eat"))
@@ -186,16 +185,22 @@ def test_a_runner_that_is_killed_while_it_starts_starts_again(
     assert len(killed) == 3
 
 
-def test_who_is_killed_again_and_again_while_it_starts_cannot(
-    config: MeasureConfig, library: Library
-) -> None:
-    job = library("right")
+@pytest.fixture
+def slow_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A plugin that takes long to import."""
+    (tmp_path / "slow_start.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return ["slow_start:Backend"]
+
+
+def test_who_is_killed_again_and_again_while_it_starts_cannot(slow_start: list[str]) -> None:
+    worker = WorkerProcess(slow_start, memory_limit_bytes=1 << 30)
     with (
-        LocalRunner(config) as runner,
         killing(99, lambda child: True),
         pytest.raises(MeasurementError, match="cannot start: was killed"),
     ):
-        runner.run(job)
+        worker.wait_until_ready()
+    worker.close()
 
 
 def test_whole_models_whose_processes_are_killed_while_they_start_are_timed(
@@ -231,8 +236,10 @@ def test_whole_models_whose_processes_are_killed_are_timed_again(
     assert ("was killed by somebody" in sleeping.cost.reason) == (times == 5)
 
 
-def test_a_process_that_is_not_wanted_any_longer_is_not_started_again() -> None:
-    worker = WorkerProcess(memory_limit_bytes=1 << 30)
+def test_a_process_that_is_not_wanted_any_longer_is_not_started_again(
+    slow_start: list[str],
+) -> None:
+    worker = WorkerProcess(slow_start, memory_limit_bytes=1 << 30)
     closing = threading.Timer(0.05, worker.kill)
     closing.start()
     with pytest.raises(MeasurementError, match="cannot start"):

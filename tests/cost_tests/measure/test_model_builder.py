@@ -24,6 +24,7 @@ from collage.cost.workload.shared_weights import (
     weights_folder,
     write_modules,
 )
+from collage.testing.fixtures.leftovers import workers
 from tests.cost_tests.conftest import ToyTarget
 from tests.cost_tests.support import external_partition, native_partition, tensor
 
@@ -137,10 +138,10 @@ def test_an_interrupt_leaves_no_process_and_no_file(
     context: BuildContext, toy: ToyTarget, tvm_target: BackendTarget, tmp_path: Path
 ) -> None:
     seen: list[psutil.Process] = []
-    others = set(psutil.Process().children(recursive=True))
+    others = workers()
 
     def interrupt(index: int, result: ModelResult) -> None:
-        seen.extend(set(psutil.Process().children(recursive=True)) - others)
+        seen.extend(workers() - others)
         raise KeyboardInterrupt
 
     jobs = [

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import tvm
 
@@ -30,6 +29,7 @@ from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.models.table import TableCostModel
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import sample_of
+from collage.testing.fixtures.leftovers import workers
 from tests.cost_tests.conftest import ToyTarget, toy_workload, tvm_workload
 from tests.interrupts import interruptible
 
@@ -68,11 +68,11 @@ def test_costs_come_from_measuring_once_and_from_the_log_ever_after(
     assert any("relu 8x100 on toy" in event.message for event in measured)
 
     before = log.read_bytes()
-    children = psutil.Process().children()
+    children = workers()
     with MeasuredCostModel(context, JsonLinesDatabase(log), config, replay_only=True) as replay:
         assert replay.estimate(workloads, targets) == costs
         assert (replay.stats.measured, replay.stats.from_log) == (0, 4)
-        assert psutil.Process().children() == children, "no worker is started"
+        assert workers() == children, "no worker is started"
     assert log.read_bytes() == before
     lines = [json.loads(line) for line in before.splitlines()]
     assert {line["backend"] for line in lines} == {"toy", "tvm"}

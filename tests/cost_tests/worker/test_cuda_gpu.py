@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import tvm
 from tvm import relax
@@ -34,6 +33,7 @@ from collage.cost.worker.build import test_data as make_test_data
 from collage.cost.worker.cuda.session import CudaSession
 from collage.cost.worker.cuda.timers import PycudaTimer, TvmTimer, make_current
 from collage.cost.workload.workload import Workload
+from collage.testing.fixtures.leftovers import workers
 from collage.testing.runner_contract import RunnerContract
 from tests.cost_tests.support import external_partition, tensor
 from tests.cost_tests.toy_cuda_backend import ToyCudaBackend
@@ -214,11 +214,11 @@ def test_the_cost_model_measures_and_replays(context: BuildContext, tmp_path: Pa
     print(overheads)
     # Two events next to each other; one dependent kernel after another.
     assert 0 <= overheads.call_sec < 1e-5 and 1e-7 < overheads.partition_sec < 1e-5
-    before = psutil.Process().children()
+    before = workers()
     with MeasuredCostModel(context, database, replay_only=True) as model:
         assert model.estimate(asked, targets) == costs
         assert model.overheads(native) == overheads
-        assert psutil.Process().children() == before, "no worker is started"
+        assert workers() == before, "no worker is started"
 
 
 @gpu

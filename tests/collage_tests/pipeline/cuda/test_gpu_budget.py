@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
 import collage
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.cost.progress import ProgressEvent
+from collage.testing.fixtures.leftovers import workers
 from tests.collage_tests.pipeline.cuda import gpu_models
 from tests.collage_tests.pipeline.cuda.test_gpu_optimize import HALF_TOLERANCE, LIBRARIES
 
@@ -29,7 +29,7 @@ pytestmark = [
 def test_there_is_an_answer_in_time(name: str, seconds: float, tmp_path: Path) -> None:
     model = getattr(gpu_models, name)()
     events: list[tuple[float, ProgressEvent]] = []
-    before = set(psutil.Process().children(recursive=True))
+    before = workers()
     begin = time.monotonic()
     result = collage.optimize(
         model.module,
@@ -44,7 +44,7 @@ def test_there_is_an_answer_in_time(name: str, seconds: float, tmp_path: Path) -
     assert elapsed <= max(1.1 * seconds + 0.5, first + 3.0)
     x = model.input(7)
     model.check(x, np.asarray(bundle(x)), HALF_TOLERANCE)
-    assert not set(psutil.Process().children(recursive=True)) - before, "workers that are left"
+    assert not workers() - before, "workers that are left"
 
 
 def test_an_interrupt_gives_the_best_answer_so_far(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import tvm
 from hypothesis import given, settings
@@ -38,6 +37,7 @@ from collage.report.units import format_sec
 from collage.search.dataflow import DataflowGraph
 from collage.targets import resolve_targets
 from collage.testing import constant, graph
+from collage.testing.fixtures.leftovers import workers
 from tests.collage_tests.conftest import TARGETS
 
 SECONDS = st.floats(0.0, 1e4)
@@ -126,7 +126,7 @@ def test_without_a_budget_nothing_is_limited() -> None:
 def test_there_is_an_answer_in_time(seconds: float, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     events: list[tuple[float, ProgressEvent]] = []
-    before = set(psutil.Process().children(recursive=True))
+    before = workers()
     begin = time.monotonic()
     result = collage.optimize(
         tiny_mobilenet(),
@@ -149,7 +149,7 @@ def test_there_is_an_answer_in_time(seconds: float, tmp_path: Path) -> None:
     covered = sorted(node for part in result.report.partitions for node in part.nodes)
     assert covered == [node.index for node in result.report.nodes]
     _assert_right(bundle)
-    assert not set(psutil.Process().children(recursive=True)) - before, "workers that are left"
+    assert not workers() - before, "workers that are left"
     assert not list(Path(result.context.work_dir).glob("measure-*"))
     # The log gives the same answer once more, however long that takes.
     again = collage.optimize(
