@@ -155,6 +155,17 @@ def _relax_pattern(
     return (triple.name, triple.pattern, triple.annotations, check)
 
 
+def load_builtin_backends() -> None:
+    """Register what is built in, and nothing of others' yet: a second's work for who has the time.
+
+    Everything here loads backends when they are first asked for.
+    """
+    with _LOADING:
+        for name in BUILTIN:
+            if name not in _backends:
+                _register(importlib.import_module(f"collage.backends.{name}.backend").backend())
+
+
 def _load_builtin_and_entry_points() -> None:
     # The first threads may come together, and a cache alone would let each of them begin.
     with _LOADING:
@@ -163,9 +174,7 @@ def _load_builtin_and_entry_points() -> None:
 
 @functools.cache
 def _load_once() -> None:
-    for name in BUILTIN:
-        if name not in _backends:
-            _register(importlib.import_module(f"collage.backends.{name}.backend").backend())
+    load_builtin_backends()
     for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
         where = f"entry point '{entry.name} = {entry.value}'"
         try:

@@ -10,10 +10,16 @@ import resource
 from pathlib import Path
 
 from collage.backends.contract.errors import CollageError
+from collage.backends.contract.registry import load_builtin_backends
 from collage.backends.toolchain.children.child_boot import Line
 from collage.cost.processes.plugins import load_plugins
 from collage.cost.processes.protocol import NotReady, Ready, Settings, decode_handshake, encode
 from collage.cost.worker.dispatch import Tasks
+
+
+def prepare() -> None:
+    """What every worker needs and none changes: for the server that they are forks of."""
+    load_builtin_backends()
 
 
 def main(line: Line, text: str) -> None:

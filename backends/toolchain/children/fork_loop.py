@@ -64,6 +64,8 @@ def _imported(module: str, without: list[str]) -> Run:
     try:
         with without_packages(without), nothing_is_garbage():
             program = importlib.import_module(module)
+            if hasattr(program, "prepare"):
+                program.prepare()
     except Exception as err:  # noqa: BLE001 (each child says so, as one that imports for itself)
         failed = err
 

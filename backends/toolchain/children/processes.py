@@ -201,10 +201,12 @@ class ForkedProcess(HeldProcess):
     def signal(self, number: signal.Signals) -> None:
         if self.returncode is not None:
             return
-        if number is signal.SIGKILL and not self.is_started:
-            # There may be no process yet, and no wish to wait for one: the server sees to it.
-            self._give_up()
-            self._ended_with = -signal.SIGKILL
+        if not self.is_started and number in (signal.SIGKILL, signal.SIGCONT):
+            # There may be no process yet, and no wish to wait for one: nobody has stopped it, and
+            # the server sees to its end.
+            if number is signal.SIGKILL:
+                self._give_up()
+                self._ended_with = -signal.SIGKILL
         elif pid := self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, number)

@@ -18,7 +18,8 @@ class PythonProgram:
     Attributes
     ----------
     module : str
-        Its ``main`` is called with the line and the arguments.
+        Its ``main`` is called with the line and the arguments; a fork server calls its
+        ``prepare`` once before, if it has one.
     arguments : tuple of str
         What ``main`` gets.
     without : tuple of str

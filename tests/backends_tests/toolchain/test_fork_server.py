@@ -123,6 +123,7 @@ def test_who_is_not_wanted_any_longer_is_not_waited_for(
     begin = time.monotonic()
     with ChildProcess(program, {"SLOW": "20"}, servers=servers) as child:
         assert not child.is_started and child.alive
+        child.resume()
         child.kill()
         assert not child.alive
     assert time.monotonic() - begin < 10.0
