@@ -18,8 +18,8 @@ from collage.backends.toolchain.children.child_process import (
     ChildDiedError,
     ChildProcess,
     ChildTimeoutError,
-    PythonProgram,
 )
+from collage.backends.toolchain.children.python_program import PythonProgram
 
 OPENMP_DEFAULT = {"GOMP_SPINCOUNT": "300000"}
 """What GNU's OpenMP does where nothing is said. A child imports a module of ours, which sets it; a
