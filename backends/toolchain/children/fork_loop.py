@@ -40,11 +40,13 @@ _FDS = 5
 Run = Callable[[Line, list[str]], None]
 
 
-def main(_: Line, module: str, without: str, parent: str, channel: str) -> None:
+def main(line: Line, module: str, without: str, parent: str, channel: str) -> None:
     """Import a module and serve until the parent goes.
 
     Parameters
     ----------
+    line : Line
+        To nobody: requests come through a socket, which carries files.
     module : str
         Its ``main`` is what children run.
     without : str
@@ -54,6 +56,7 @@ def main(_: Line, module: str, without: str, parent: str, channel: str) -> None:
     channel : str
         The socket's file descriptor.
     """
+    del line
     # Not with the thread that happened to start it: others use it after that one.
     _prctl(PR_SET_PDEATHSIG, 0)
     _name("collage-server")
