@@ -124,6 +124,10 @@ class Region {
   bool bytes_conv_in_bytes(const Op& op);
   void bytes_conv(const Op& op, size_t at);
   void bytes_binary(const Op& op);
+  // operators/lines.h
+  int one_pixel_high(int tensor, size_t at);
+  bool has_kernel(const dims& x, const dims& w, const dims& out, const std::vector<int64_t>& ints);
+  void conv_of_line(const Op& op, size_t at);
   // operators/select.h
   void select(const Op& op);
   // operators/interleave.h

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "interleave.h"
+#include "lines.h"
 
 namespace collage_onednn {
 

@@ -1,0 +1,103 @@
+"""Depthwise convolutions along one axis: by kernels of pictures, whatever stands around them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm import relax
+from tvm.relax import op
+
+from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
+from collage.normalize import normalize
+from collage.testing.graphs import Emit, constant, graph
+from tests.backends_tests.onednn.regions import Regions
+
+SEED = int(np.random.SeedSequence().entropy) % 2**32
+"""New at every run; a failure shows it."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A convolution, and what it is between."""
+
+    x: tuple[int, int, int]
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    added: bool = False
+    between: bool = False
+
+    def body(self, emit: Emit, x: relax.Expr, rng: np.random.Generator) -> relax.Expr:
+        channels, pad = self.x[1], (self.kernel - 1) * self.dilation // 2
+        weights = constant(channels, 1, self.kernel, scale=self.kernel**-0.5, rng=rng)
+        if self.between:  # It comes as channels last, and goes on so.
+            points = constant(channels, channels, 1, scale=channels**-0.5, rng=rng)
+            x = emit(op.nn.relu(emit(op.nn.conv1d(x, points))))
+        attrs = {"strides": [self.stride], "padding": [pad, pad], "dilation": [self.dilation]}
+        y = emit(op.nn.conv1d(x, weights, groups=channels, **attrs))
+        y = emit(op.add(y, constant(1, channels, 1, rng=rng)))
+        y = emit(op.add(y, x)) if self.added else y
+        y = op.nn.relu(y)
+        return op.nn.conv1d(emit(y), points) if self.between else y
+
+
+LINES = {
+    "short": Line((1, 16, 40), 3),
+    "odd": Line((2, 13, 31), 5, dilation=2),
+    "long": Line((1, 24, 70), 33, stride=2),
+    "added": Line((3, 8, 20), 7, added=True),
+    "far": Line((1, 8, 90), 3, dilation=16),
+    "between": Line((1, 32, 50), 3, dilation=4, added=True, between=True),
+}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Regions:
+    rng = np.random.default_rng(SEED)
+    graphs = {
+        name: normalize(graph([line.x], lambda emit, x, line=line: line.body(emit, x, rng)))
+        for name, line in LINES.items()
+    }
+    return Regions(graphs, tmp_path_factory.mktemp("lines"))
+
+
+_CHILD = """
+import sys, numpy as np, tvm
+from tvm import relax
+vm = relax.VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())
+given = np.load(sys.argv[2])
+found = {n: vm[n](tvm.runtime.tensor(given[n])).numpy() for n in given.files}
+np.savez(sys.argv[3], **found)
+"""
+
+
+@pytest.mark.parametrize("isa", ["", "AVX2"])
+def test_they_are_right_and_no_products_of_matrices(
+    compiled: Regions, isa: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng([SEED, 1])
+    given = {name: rng.standard_normal(line.x).astype("float32") for name, line in LINES.items()}
+    np.savez(tmp_path / "given.npz", **given)
+    files = [str(compiled.path), str(tmp_path / "given.npz"), str(tmp_path / "found.npz")]
+    limit = {"ONEDNN_MAX_CPU_ISA": isa} if isa else {}
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, *files],
+        env={**os.environ, **limit, "ONEDNN_VERBOSE": "1"},
+        check=True,
+        timeout=300,
+        capture_output=True,
+        text=True,
+    )
+    found = np.load(tmp_path / "found.npz")
+    for name in LINES:
+        (wanted,) = evaluate(compiled.graphs[name], [given[name]])
+        assert largest_error(found[name], wanted) <= DEFAULT_RTOL, (name, SEED)
+    run = [line for line in done.stdout.splitlines() if ",exec,cpu,convolution," in line]
+    assert len(run) >= len(LINES)
+    assert not [line for line in run if "gemm" in line]
