@@ -113,7 +113,14 @@ def _collage(folder: Path) -> Call:
     return lambda feeds: np.asarray(bundle(*(feeds[name] for name in names)))
 
 
-def run(name: str, max_error: float, budget: float, targets: Sequence[str], threads: int) -> Row:
+def run(
+    name: str,
+    max_error: float,
+    budget: float,
+    targets: Sequence[str],
+    threads: int,
+    log: Path | None = None,
+) -> Row:
     """One network: who takes how long, and is off by how much."""
     model = NETWORKS[name]()
     samples = [random_inputs(model, seed) for seed in range(4)]
@@ -128,6 +135,7 @@ def run(name: str, max_error: float, budget: float, targets: Sequence[str], thre
             inputs=samples,
             time_budget_sec=budget,
             num_threads=threads,
+            log=log,
         )
         engines = {
             FLOAT32: _openvino(plain, "f32", threads),
@@ -280,12 +288,13 @@ def main(
     budget: Annotated[float, typer.Option(help="Seconds for each search.")] = 150.0,
     targets: Annotated[str, typer.Option(help="Of each search.")] = ",".join(TARGETS),
     threads: Annotated[int, typer.Option(help="Of everybody.", min=1)] = os.cpu_count() or 1,
+    log: Annotated[Path | None, typer.Option(help="Of the searches: they go on from it.")] = None,
     results: Annotated[bool, typer.Option(help="Add to the committed table.")] = False,
 ) -> None:
     """Search, quantize and time."""
     place = RESULTS.with_suffix(".json")
     for name in network:
-        row = run(name, max_error, budget, targets.split(","), threads)
+        row = run(name, max_error, budget, targets.split(","), threads, log)
         for who in row["who"]:
             typer.echo(line(name, who))
         if not results:
