@@ -30,6 +30,12 @@ _CHECKS = ("_assert_scalar", "_assert_async", "sym_constrain_range")
 """What asserts of a number of rows that there are no more than there can be."""
 
 
+_ROUNDS = 4
+"""Rows may be chosen among those that were chosen before."""
+
+EVERY = -1
+"""Each of those that choose rows is given room for one more."""
+
 _UNKNOWN = -1
 """How many rows more than there can be: none, and their number is not yet that of all."""
 
@@ -153,7 +159,7 @@ def with_chosen_rows(
     program : torch.export.ExportedProgram
         Itself where nothing chooses rows.
     more : int or None
-        Which of those that choose is given room for one row more than there can be.
+        Which of those that choose is given room for one row more than there can be; :data:`EVERY`.
 
     Returns
     -------
@@ -168,19 +174,29 @@ def with_chosen_rows(
     if not any(map(depends_on_data, program.graph.nodes)):
         return program
     _require_rows(program.graph)
-    program = program.run_decompositions(_table())
+    for _ in range(_ROUNDS):
+        program = _with_known_rows(program.run_decompositions(_table()), more)
+        # Rows of rows are chosen once it is known how many these may be.
+        if not any(map(depends_on_data, program.graph.nodes)):
+            break
+    return program
+
+
+def _with_known_rows(
+    program: torch.export.ExportedProgram, more: int | None
+) -> torch.export.ExportedProgram:
     graph = program.graph
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target.__name__.startswith(_CHECKS):
             graph.erase_node(node)
     known: dict[fx.Node, fx.Node] = {}
-    for node in _choosers(program):
+    for node in choosers_of(program):
         first = known.setdefault(node.args[0], node)
         if first is not node:
             node.replace_all_uses_with(first)
     graph.eliminate_dead_code()
-    for place, node in enumerate(_choosers(program)):
-        node.args = (node.args[0], int(place == more))
+    for place, node in enumerate(choosers_of(program)):
+        node.args = (node.args[0], int(more in (place, EVERY)))
     program.graph_module.recompile()
     # Traced once more, with numbers for what was unknown: what was computed with it shows them.
     return program.run_decompositions({})
@@ -206,7 +222,8 @@ def _require_rows(graph: fx.Graph) -> None:
             )
 
 
-def _choosers(program: torch.export.ExportedProgram) -> list[fx.Node]:
+def choosers_of(program: torch.export.ExportedProgram) -> list[fx.Node]:
+    """The nodes that choose rows."""
     return [node for node in program.graph.nodes if node.target is _chosen_rows()]
 
 
@@ -229,8 +246,11 @@ def give_counts(program: torch.export.ExportedProgram, more: int | None) -> list
     ------
     RefusedError
         When PyTorch dropped one of them in between.
+    ModelError
+        When rows are chosen among rows that were chosen, of which some are none.
     """
-    choosers = _choosers(program)
+    choosers = choosers_of(program)
+    _require_one_level(choosers)
     if more is not None and [node.args[1] for node in choosers].index(1) != more:
         raise RefusedError("what chooses rows was taken apart in two ways")
     graph, signature = program.graph, program.graph_signature
@@ -246,6 +266,19 @@ def give_counts(program: torch.export.ExportedProgram, more: int | None) -> list
         )
         labels.append(f"the selection at {_place(node)}")
     return labels
+
+
+def _require_one_level(choosers: list[fx.Node]) -> None:
+    follows = set(choosers)
+    for node in choosers[0].graph.nodes if choosers else ():
+        if not follows.isdisjoint(node.all_input_nodes):
+            if node in choosers:
+                raise ModelError(
+                    f"the selection at {_place(node)} chooses among rows of which the data say how "
+                    "many there are; cut the model there, and compute the rest outside",
+                    value=node.name,
+                )
+            follows.add(node)
 
 
 def _place(node: fx.Node) -> str:

@@ -22,7 +22,8 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from collage.backends.contract.errors import ModelError, last_line
 from collage.importers.naming import NamingBuilder
-from collage.importers.torch.choosing import CHOOSING, give_counts, with_chosen_rows
+from collage.importers.torch.absorbed import with_absorbed_rows
+from collage.importers.torch.choosing import CHOOSING, EVERY, give_counts, with_chosen_rows
 from collage.importers.torch.empty import without_elements
 from collage.importers.torch.nodes import (
     asks_for_an_axis,
@@ -72,10 +73,14 @@ def translate(
         Names every operator that cannot be imported, with the reason.
     """
     importer = _Importer()
-    program = with_chosen_rows(program, more)
-    program = taken_apart(program, frozenset([*importer.create_convert_map(), *COMPLEX]))
+    known = frozenset([*importer.create_convert_map(), *COMPLEX])
+    whole, program = program, taken_apart(with_chosen_rows(program, more), known)
+    absorbed = with_absorbed_rows(
+        program, lambda: taken_apart(with_chosen_rows(whole, EVERY), known)
+    )
+    program = absorbed or program
     keep_tensors(program)
-    choosers = give_counts(program, more)
+    choosers = give_counts(program, more) if absorbed is None else []
     split_complex(program)
     importer.given = frozenset(program.graph_signature.user_inputs)
     try:

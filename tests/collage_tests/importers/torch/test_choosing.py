@@ -78,7 +78,9 @@ def test_rows_are_those_of_pytorch(name: str) -> None:
 @pytest.mark.parametrize(
     "mixing",
     [
-        lambda x: x[x > 0].sum(),
+        lambda x: x[x > 0].mean(),
+        lambda x: (lambda chosen: chosen.sum() / chosen.shape[0])(x[x > 0]),
+        lambda x: (lambda chosen: (chosen * torch.arange(chosen.shape[0])).sum())(x[x > 0]),
         lambda x: x[x > 0].sort()[0],
         lambda x: (lambda chosen: chosen[chosen < 1])(x[x > 0]),
         lambda x: (lambda chosen: chosen * chosen.shape[0])(x[x > 0]),

@@ -1,0 +1,322 @@
+"""How operators of exported programs pass rows on of which only some are meant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import fx
+
+Pieces = tuple[tuple[fx.Node | None, int], ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Along an axis not all of a tensor is meant.
+
+    Attributes
+    ----------
+    axis : int
+        Counted from the front.
+    valid : tuple of (fx.Node or None, int)
+        Piece by piece along it: what says which are, None where all are, and how many there are.
+    among : tuple of (fx.Node or None, int)
+        As ``valid`` of the tensor whose rows these are the places of, of those that are; empty for
+        everything else.
+    """
+
+    axis: int
+    valid: Pieces
+    among: Pieces = ()
+
+
+class UnknownError(Exception):
+    """What becomes of rows is not known."""
+
+
+Known = Mapping[fx.Node, Rows]
+
+
+def _axis(node: fx.Node, given: Any) -> int:
+    """An axis of a node's result, counted from the front."""
+    rank = int(_value(node).dim())
+    return int(given) % max(rank, 1)
+
+
+def _value(node: fx.Node) -> Any:
+    return node.meta["val"]
+
+
+def _same(found: list[Rows]) -> Rows:
+    """What all agree on."""
+    if len(set(found)) != 1:
+        raise UnknownError
+    return found[0]
+
+
+def elementwise(known: Known, node: fx.Node) -> Rows:
+    """Operands are aligned at their last axes.
+
+    Parameters
+    ----------
+    known : mapping of fx.Node to Rows
+        Of what is computed before.
+    node : fx.Node
+        Computes each element of its own.
+
+    Returns
+    -------
+    Rows
+        Of its result.
+
+    Raises
+    ------
+    UnknownError
+        When operands have rows along several axes, or of several numbers.
+    """
+    rank = _value(node).dim()
+    given = [one for one in node.all_input_nodes if one in known]
+    found = _same([Rows(known[x].axis + rank - _value(x).dim(), known[x].valid) for x in given])
+    length = sum(n for _, n in found.valid)
+    for other in node.all_input_nodes:
+        shape = _value(other).shape if hasattr(_value(other), "shape") else ()
+        back = rank - found.axis
+        # A row that stands for all would take what is none for all.
+        if other not in known and len(shape) >= back and shape[-back] not in (1, length):
+            raise UnknownError
+    return found
+
+
+def _first(known: Known, node: fx.Node) -> Rows:
+    """The rows of the first operand, where no other has any."""
+    if any(one in known for one in node.all_input_nodes if one is not node.args[0]):
+        raise UnknownError
+    return known[node.args[0]]
+
+
+def _viewed(known: Known, node: fx.Node) -> Rows:
+    rows = _first(known, node)
+    before, after = list(_value(node.args[0]).shape), list(_value(node).shape)
+    lead, extent = math.prod(before[: rows.axis]), before[rows.axis]
+    for axis, length in enumerate(after):
+        if length == extent and math.prod(after[:axis]) == lead:
+            return replace(rows, axis=axis)
+    raise UnknownError
+
+
+def _widened(known: Known, node: fx.Node) -> Rows:
+    rows = _first(known, node)
+    more = _value(node).dim() - _value(node.args[0]).dim()
+    return Rows(rows.axis + more, rows.valid)
+
+
+def _permuted(known: Known, node: fx.Node) -> Rows:
+    rows = _first(known, node)
+    order = [int(one) % _value(node).dim() for one in node.args[1]]
+    return Rows(order.index(rows.axis), rows.valid)
+
+
+def _swapped(known: Known, node: fx.Node) -> Rows:
+    rows = _first(known, node)
+    one, two = (_axis(node, axis) for axis in node.args[1:3])
+    return Rows({one: two, two: one}.get(rows.axis, rows.axis), rows.valid)
+
+
+def _turned(known: Known, node: fx.Node) -> Rows:
+    rows = _first(known, node)
+    return Rows(_value(node).dim() - 1 - rows.axis, rows.valid)
+
+
+def _unsqueezed(known: Known, node: fx.Node) -> Rows:
+    rows = _first(known, node)
+    return Rows(rows.axis + (_axis(node, node.args[1]) <= rows.axis), rows.valid)
+
+
+def _without(known: Known, node: fx.Node) -> Rows:
+    """Axes are taken away, or summed over, that are not that of rows."""
+    rows = _first(known, node)
+    rank = _value(node.args[0]).dim()
+    given = node.args[1] if len(node.args) > 1 else None
+    dims = [given] if isinstance(given, int) else given
+    if not dims or rows.axis in (gone := {int(one) % rank for one in dims}):
+        raise UnknownError
+    if _value(node).dim() == rank:
+        return Rows(rows.axis, rows.valid)
+    axis = rows.axis - sum(one < rows.axis for one in gone)
+    taken = node.target.__name__.startswith(("select", "squeeze"))
+    return replace(rows, axis=axis) if taken else Rows(axis, rows.valid)
+
+
+def _along_another(known: Known, node: fx.Node) -> Rows:
+    """Works along one axis, and keeps it."""
+    rows = _first(known, node)
+    if _axis(node.args[0], node.args[1] if len(node.args) > 1 else 0) == rows.axis:
+        raise UnknownError
+    return rows
+
+
+def _normalized(known: Known, node: fx.Node) -> Rows:
+    rows = _first(known, node)
+    if rows.axis >= _value(node).dim() - len(node.args[1]):
+        raise UnknownError
+    return rows
+
+
+def _product(known: Known, node: fx.Node) -> Rows:
+    """Rows of the first operand."""
+    rows = _first(known, node)
+    if rows.axis == _value(node.args[0]).dim() - 1:
+        raise UnknownError
+    return rows
+
+
+def _product_and_more(known: Known, node: fx.Node) -> Rows:
+    rows = known.get(node.args[1])
+    if rows is None or rows.axis != 0 or node.args[0] in known or node.args[2] in known:
+        raise UnknownError
+    return rows
+
+
+def _batches(known: Known, node: fx.Node) -> Rows:
+    one, two = (known.get(x) for x in node.args[:2])
+    if one is not None and two is None and one.axis == 1:
+        return one
+    if one is None or one != two or one.axis != 0:
+        raise UnknownError
+    return one
+
+
+def _joined(known: Known, node: fx.Node) -> Rows:
+    tensors = node.args[0]
+    axis = _axis(node, node.args[1] if len(node.args) > 1 else 0)
+    given = [known[one] for one in tensors if one in known]
+    at = given[0].axis
+    if at != axis:
+        # What has no rows has as many, all of them meant.
+        return _same(given)
+    if any(one.axis != at for one in given):
+        raise UnknownError
+    pieces: list[tuple[fx.Node | None, int]] = []
+    for one in tensors:
+        whole = ((None, int(_value(one).shape[axis])),)
+        pieces += known[one].valid if one in known else whole
+    return Rows(axis, tuple(pieces))
+
+
+def _stacked(known: Known, node: fx.Node) -> Rows:
+    rows = _same([known[one] for one in node.args[0] if one in known])
+    axis = _axis(node, node.args[1] if len(node.args) > 1 else 0)
+    return Rows(rows.axis + (axis <= rows.axis), rows.valid)
+
+
+def _taken(known: Known, node: fx.Node) -> Rows:
+    """One of several tensors, as ``unbind`` and ``split`` have them."""
+    return known[node.args[0]]
+
+
+def _unbound(known: Known, node: fx.Node) -> Rows:
+    rows = _first(known, node)
+    axis = _axis(node.args[0], node.args[1] if len(node.args) > 1 else 0)
+    if axis == rows.axis:
+        raise UnknownError
+    return replace(rows, axis=rows.axis - (axis < rows.axis))
+
+
+def _among_rows(known: Known, x: fx.Node, axis: int, index: fx.Node) -> Rows | None:
+    """Rows of a tensor of which some are none, taken by the places of those that are."""
+    if x not in known or index not in known:
+        return None
+    rows, places = known[x], known[index]
+    flat = _value(index).dim() == 1
+    if not flat or rows.axis != axis or places.among != rows.valid:
+        raise UnknownError
+    return Rows(axis, places.valid)
+
+
+def _selected(known: Known, node: fx.Node) -> Rows:
+    """Rows that say which are taken of a tensor without any."""
+    x, axis, index = node.args[:3]
+    if (found := _among_rows(known, x, _axis(x, axis), index)) is not None:
+        return found
+    if x in known:
+        raise UnknownError
+    return Rows(_axis(x, axis), known[index].valid)
+
+
+def _looked_up(known: Known, node: fx.Node) -> Rows:
+    if node.args[0] in known:
+        raise UnknownError
+    return known[node.args[1]]
+
+
+def _gathered(known: Known, node: fx.Node) -> Rows:
+    x, axis, index = node.args[:3]
+    if x in known and known[x] == known.get(index) and _axis(x, axis) != known[x].axis:
+        return known[x]
+    if x in known or index not in known:
+        raise UnknownError
+    return known[index]
+
+
+def _indexed(known: Known, node: fx.Node) -> Rows:
+    x, indices = node.args[:2]
+    given = [(place, one) for place, one in enumerate(indices) if one is not None]
+    first, rank = given[0][0], max(_value(one).dim() for _, one in given)
+    together = given[-1][0] - first == len(given) - 1
+    if not together:
+        raise UnknownError
+    if len(given) == 1 and (found := _among_rows(known, x, first, given[0][1])) is not None:
+        return found
+    if x not in known:
+        rows = _together([one for _, one in given], known, rank)
+        return Rows(first + rows.axis, rows.valid)
+    rows = known[x]
+    if any(one in known for _, one in given) or first <= rows.axis <= given[-1][0]:
+        raise UnknownError
+    return Rows(rows.axis + (rank - len(given)) * (rows.axis > first), rows.valid)
+
+
+def _together(nodes: list[fx.Node], known: Known, rank: int) -> Rows:
+    """The rows of indices that are broadcast together."""
+    return _same(
+        [
+            Rows(known[one].axis + rank - _value(one).dim(), known[one].valid)
+            for one in nodes
+            if one in known
+        ]
+    )
+
+
+_Follow = Callable[[Known, fx.Node], Rows]
+
+MOVED: dict[str, _Follow] = {
+    **dict.fromkeys(("clone.default", "_to_copy.default", "alias.default"), _first),
+    **dict.fromkeys(("view.default", "reshape.default", "_unsafe_view.default"), _viewed),
+    "expand.default": _widened,
+    "permute.default": _permuted,
+    "transpose.int": _swapped,
+    "t.default": _turned,
+    "unsqueeze.default": _unsqueezed,
+    **dict.fromkeys(
+        ("squeeze.dim", "squeeze.dims", "select.int", "sum.dim_IntList", "mean.dim", "amax.default",
+         "amin.default", "argmax.default", "any.dim", "prod.dim_int"), _without),
+    **dict.fromkeys(
+        ("slice.Tensor", "split_with_sizes.default", "split.Tensor", "_softmax.default",
+         "softmax.int", "cumsum.default"),
+        _along_another),
+    "layer_norm.default": _normalized,
+    **dict.fromkeys(("linear.default", "mm.default", "mv.default"), _product),
+    "addmm.default": _product_and_more,
+    "bmm.default": _batches,
+    "cat.default": _joined,
+    "stack.default": _stacked,
+    "getitem": _taken,
+    "unbind.int": _unbound,
+    "index_select.default": _selected,
+    "embedding.default": _looked_up,
+    "gather.default": _gathered,
+    "index.Tensor": _indexed,
+}  # fmt: skip
+"""How operators pass rows on, by the name that the translator has for them."""
