@@ -177,6 +177,21 @@ T __shfl_up_sync(unsigned, T value, unsigned delta, int width = 32) {
   return cuda_on_host::exchange(value, lane % width >= static_cast<int>(delta) ? source : lane);
 }
 
+// One thread runs at a time.
+template <typename T>
+T atomicAdd(T* address, T value) {
+  const T before = *address;
+  *address += value;
+  return before;
+}
+
+template <typename T, typename Value>
+T atomicMax(T* address, Value value) {
+  const T before = *address;
+  if (static_cast<T>(value) > before) *address = static_cast<T>(value);
+  return before;
+}
+
 namespace nvcuda::wmma {
 
 struct matrix_a {};

@@ -27,6 +27,7 @@ from collage.backends.tvm.cuda import norms
 from collage.backends.tvm.cuda.median import legalize_median
 from collage.backends.tvm.cuda.phases import legalize_groups
 from collage.backends.tvm.cuda.recurrent import legalize_recurrent
+from collage.backends.tvm.cuda.scatter import legalize_scatter_elements, legalize_scatter_nd
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
 from collage.backends.tvm.cuda.trees import legalize_trees
 
@@ -42,6 +43,8 @@ def legalizations() -> Mapping[str, Legalization]:
         RECURRENT: legalize_recurrent,
         TREES: legalize_trees,
         "relax.median": legalize_median,
+        "relax.scatter_elements": legalize_scatter_elements,
+        "relax.scatter_nd": legalize_scatter_nd,
         "relax.nn.attention": _legalize_attention,
         "relax.nn.attention_bias": _legalize_attention,
     }

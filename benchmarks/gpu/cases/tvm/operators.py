@@ -144,6 +144,30 @@ class _Operators:
             [(30, 24, 8), (3, 8)],
             lambda emit, x, values: op.scatter_nd(x, pairs, values, "update"),
         )
+        # As many addends for a place as there are edges into a node, and more.
+        edges = np.random.default_rng(1).integers(0, 24, (300, 1))
+        nodes = relax.const(edges, "int64")
+        columns = relax.const(np.tile(edges[:257], (1, 5)), "int64")
+        yield (
+            "scatter_nd_added",
+            [(24, 20), (300, 20)],
+            lambda emit, x, values: op.scatter_nd(x, nodes, values, "add"),
+        )
+        yield (
+            "scatter_elements_added",
+            [(24, 6), (257, 5)],
+            lambda emit, x, values: op.scatter_elements(x, columns, values, 0, "add"),
+        )
+        yield (
+            "scatter_nd_put",
+            [(24, 20), (300, 20)],
+            lambda emit, x, values: op.scatter_nd(x, nodes, values, "update"),
+        )
+        yield (
+            "scatter_elements_put",
+            [(24, 6), (257, 5)],
+            lambda emit, x, values: op.scatter_elements(x, columns, values, 0, "update"),
+        )
         # Loops that TVM wrote out for a processor.
         places = relax.const(np.array([0, 2, 5], "int64"), "int64")
         yield (

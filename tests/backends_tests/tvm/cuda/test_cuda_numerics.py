@@ -34,7 +34,10 @@ _FLOAT32 = ("dense_dense", "dense_odd", "dense_row", "batched", "softmax", "conv
 """In float32 only products and rows go another way than in float16."""
 
 
-_OPERATORS = ("matmul_row-float16", "layer_norm-bfloat16", "scatter_nd-float16")
+_OPERATORS = (
+    *("matmul_row-float16", "layer_norm-bfloat16", "scatter_nd-float16"),
+    *("scatter_nd_added-float16", "scatter_elements_put-float16"),
+)
 
 
 def _chosen() -> list[CudaCase]:

@@ -1,0 +1,210 @@
+"""Scatters on a GPU: a thread for each update.
+
+TOPI's kernels have a thread for each place beside the one that indices choose, and that goes
+through all indices: messages along the edges of a graph were added by as many threads as a node has
+features, points of a grid written by one.
+
+Sums are added by the memory. Of updates of one place the last counts, as it does elsewhere here:
+each place gets to know the highest number of its updates before any is written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tvm import relax, te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from collage.backends.relax.static_shape import static_shape
+from collage.backends.tvm.common.legalization import default_legalization
+from collage.backends.tvm.cuda.launch import kernel
+
+_THREADS = 256
+
+_ADDED_BY_MEMORY = ("float32", "float64", "int32")
+"""What CUDA's ``atomicAdd`` takes as TVM writes it; narrower sums are kept in float32 before."""
+
+_FEW = {"add": 2, "update": 8}
+"""Indices up to which one thread after the other may as well go through them."""
+
+
+class _Place(NamedTuple):
+    """Where an update goes.
+
+    Attributes
+    ----------
+    inside : list
+        What holds where there is such a place.
+    element : Expr
+        Its number in the data.
+    """
+
+    inside: list[Any]
+    element: Any
+
+
+@dataclass(frozen=True)
+class _Scatter:
+    """How updates find their places.
+
+    Attributes
+    ----------
+    size, count : int
+        Elements of the data, and of the updates.
+    row : int
+        Updates that follow each other to neighbouring places, with one index.
+    place : callable
+        From the buffer of indices and an update's number.
+    """
+
+    size: int
+    count: int
+    row: int
+    place: Callable[[Any, Any], _Place]
+
+
+def legalize_scatter_nd(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """``data`` with ``updates`` added to or put at places of its first axes, which are indexed.
+
+    Parameters
+    ----------
+    builder, call
+        What makes the tensor programs, and a ``relax.scatter_nd``.
+
+    Returns
+    -------
+    relax.Expr
+        TVM's own for other reductions, and where there are few indices.
+    """
+    data, indices, updates = call.args
+    if not _is_ours(call, math.prod(static_shape(indices)[:-1])):
+        return default_legalization(builder, call)
+    shape, depth = static_shape(data), static_shape(indices)[-1]
+    row = math.prod(shape[depth:])
+
+    def place(chosen: Any, number: Any) -> _Place:
+        inside: list[Any] = []
+        offset: Any = 0
+        for axis in range(depth):
+            index = chosen[number // row * depth + axis]
+            inside += [index >= 0, index < shape[axis]]
+            offset = offset * shape[axis] + index
+        return _Place(inside, offset * row + number % row)
+
+    scatter = _Scatter(math.prod(shape), math.prod(static_shape(updates)), row, place)
+    return _emit(builder, call, scatter)
+
+
+def legalize_scatter_elements(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """``data`` with ``updates`` added to or put at places of an axis that is indexed.
+
+    Parameters
+    ----------
+    builder, call
+        What makes the tensor programs, and a ``relax.scatter_elements``.
+
+    Returns
+    -------
+    relax.Expr
+        TVM's own for other reductions, and where there are few indices.
+    """
+    shape, taken = (static_shape(arg) for arg in call.args[:2])
+    axis = int(call.attrs.axis) % len(shape)
+    if not _is_ours(call, taken[axis]) or static_shape(call.args[2]) != taken:
+        return default_legalization(builder, call)
+
+    def place(chosen: Any, number: Any) -> _Place:
+        index = chosen[number]
+        index = tirx.Select(index < 0, index + shape[axis], index)
+        offset: Any = 0
+        for each, extent in enumerate(shape):
+            own = number // math.prod(taken[each + 1 :]) % taken[each]
+            offset = offset * extent + (index if each == axis else own)
+        return _Place([index >= 0, index < shape[axis]], offset)
+
+    return _emit(builder, call, _Scatter(math.prod(shape), math.prod(taken), 1, place))
+
+
+def _is_ours(call: relax.Call, indices: int) -> bool:
+    reduction = str(call.attrs.reduction)
+    addable = reduction != "add" or str(call.ty.dtype) in _ADDED_BY_MEMORY
+    return reduction in _FEW and indices > _FEW[reduction] and addable
+
+
+def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: _Scatter) -> relax.Expr:
+    added = str(call.attrs.reduction) == "add"
+    dtype = str(call.ty.dtype)
+    numbers = scatter.size // scatter.row
+
+    def program(ins: Sequence[Any], outs: Sequence[Any]) -> tirx.Stmt:
+        x, chosen, updates = (T.buffer_proxy(each) for each in ins)
+        out, *last = (T.buffer_proxy(each) for each in outs)
+
+        def copy(number: Any) -> None:
+            out[number] = x[number]
+
+        def add(number: Any) -> None:
+            place = scatter.place(chosen, number)
+            with T.If(tirx.all(*place.inside)), T.Then():
+                _atomic("atomicAdd", dtype, out[place.element], updates[number])
+
+        def nobody(number: Any) -> None:
+            last[0][number] = -1
+
+        def claim(number: Any) -> None:
+            place = scatter.place(chosen, number * scatter.row)
+            with T.If(tirx.all(*place.inside)), T.Then():
+                own = last[0][place.element // scatter.row]
+                _atomic("atomicMax", "int32", own, number.astype("int32"))
+
+        def put(number: Any) -> None:
+            place = scatter.place(chosen, number)
+            is_last = last[0][place.element // scatter.row] == number // scatter.row
+            with T.If(tirx.all(*place.inside)), T.Then(), T.If(is_last), T.Then():
+                out[place.element] = updates[number]
+
+        with IRBuilder() as ib:
+            with T.seq_scope():
+                _each(scatter.size, copy)
+                if added:
+                    _each(scatter.count, add)
+                else:
+                    _each(numbers, nobody)
+                    _each(scatter.count // scatter.row, claim)
+                    _each(scatter.count, put)
+            return ib.get()
+
+    def scattered(x: te.Tensor, chosen: te.Tensor, updates: te.Tensor) -> Any:
+        outs = [tirx.decl_buffer(x.shape, dtype, "out_buf", layout=None)]
+        if not added:
+            outs.append(tirx.decl_buffer((numbers,), "int32", "last_buf", layout=None))
+        return te.extern(
+            [buffer.shape for buffer in outs],
+            [x, chosen, updates],
+            program,
+            dtype=[str(buffer.dtype) for buffer in outs],
+            out_buffers=outs,
+            name="scattered",
+        )
+
+    found = builder.call_te(scattered, *call.args, primfunc_name_hint="scattered")
+    return found if added else relax.TupleGetItem(builder.emit(found), 0)
+
+
+def _atomic(name: str, dtype: str, element: Any, value: Any) -> None:
+    T.evaluate(tirx.call_extern(dtype, name, tirx.address_of(element), value))
+
+
+def _each(count: int, body: Callable[[Any], None]) -> None:
+    """A kernel with a thread for each of so many."""
+    with kernel(-(-count // _THREADS), _THREADS) as (block, own):
+        thread = block * _THREADS + own
+        if count % _THREADS:
+            with T.If(thread < count), T.Then():
+                body(thread)
+        else:
+            body(thread)
