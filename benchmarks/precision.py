@@ -11,6 +11,7 @@ another program's load does not lengthen.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import statistics
@@ -279,7 +280,11 @@ def picture(rows: Sequence[Row], place: Path) -> None:
     fields[0][0].set_ylabel("time / OpenVINO in float32")
     fields[0][0].legend(fontsize=7)
     figure.tight_layout()
-    figure.savefig(place, metadata={"Date": None})
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None})
+    # Lines of paths end in blanks.
+    lines = [text.rstrip() for text in drawn.getvalue().splitlines()]
+    place.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def main(
