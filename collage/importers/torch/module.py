@@ -113,7 +113,7 @@ def export_module(
         except Exception as err:  # noqa: BLE001 - torch raises anything; the first says why
             failed = failed or err
     assert failed is not None, "it was tried"
-    reason = _undecided(failed) or telling_line(failed)
+    reason = _packed(failed) or _undecided(failed) or telling_line(failed)
     raise ModelError(f"torch.export cannot export '{name}': {reason}", value=name) from failed
 
 
@@ -128,6 +128,16 @@ def _exported(
         return torch.export.export(
             module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
         )
+
+
+def _packed(error: Exception) -> str | None:
+    """What to do about weights in a library's own form; None where that is not what went wrong."""
+    if "PackedParamsBase" not in str(error) and "CellParamsBase" not in str(error):
+        return None
+    return (
+        "its weights are packed for one library, as quantize_dynamic and convert_fx leave them; "
+        "quantize the network by torchao, with pt2e (prepare_pt2e, convert_pt2e) or quantize_"
+    )
 
 
 def _undecided(error: Exception) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
@@ -36,6 +37,12 @@ _NEVER_APART = frozenset(
 )
 
 
+def _one_piece(x: torch.Tensor, sizes: Any, dim: int = 0) -> Any:
+    """TVM gives a tensor, and no list, for one piece that a tensor is cut into."""
+    sizes = [sizes] * -(-x.shape[dim] // sizes) if isinstance(sizes, int) and sizes else sizes
+    return [x.clone()] if isinstance(sizes, list | tuple) and len(sizes) == 1 else NotImplemented
+
+
 def taken_apart(
     program: torch.export.ExportedProgram, known: frozenset[str]
 ) -> torch.export.ExportedProgram:
@@ -56,6 +63,8 @@ def taken_apart(
     table = torch.export.default_decompositions()
     table.update(special_functions() | decompositions() | factorizations() | sampled())
     table.update(of_bits() | grouped_products(program) | quantized_operators(program))
+    table[torch.ops.aten.split_with_sizes.default] = _one_piece
+    table[torch.ops.aten.split.Tensor] = _one_piece
     for whole in _NEVER_APART:
         table.pop(whole, None)
     keep_whole(table)

@@ -66,6 +66,10 @@ CASES: Cases = {
         lambda x: torch.view_as_real(torch.cat(torch.view_as_complex(x).split([1, 2], 1)[::-1], 1)),
         lambda: (rows(4, 3, 2),),
     ),
+    "cut into one piece": (
+        lambda x: torch.view_as_real(torch.view_as_complex(x).split([3], 1)[0] * 2),
+        lambda: (rows(4, 3, 2),),
+    ),
     "one by one": (
         lambda x: torch.view_as_real(torch.stack(torch.view_as_complex(x).unbind(1)[1:])),
         lambda: (rows(4, 3, 2),),

@@ -23,6 +23,10 @@ def written(x: Any, index: Any, value: Any, *, accumulate: bool = False) -> Any:
 
 
 CASES: Cases = {
+    "one piece": (
+        lambda x: (x.split([3], 1)[0] * 2, x.chunk(1)[0] + 1, x[:1].split(5)[0]),
+        lambda: (rows(4, 3),),
+    ),
     **{
         f"truth values scattered by {how}, theirs too: {own}": (
             lambda x, i, v, how=how, own=own: (x > 0).scatter_reduce(

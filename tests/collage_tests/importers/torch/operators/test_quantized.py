@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from collage.backends.contract.errors import ModelError
 from collage.importers import load_model
+from collage.importers.torch.module import export_module
 from collage.normalize import normalize
 from tests.collage_tests.importers.torch.torch_functions import (
     Cases,
@@ -115,3 +117,14 @@ def test_known_steps_are_what_libraries_compute_in_bytes_from() -> None:
     mod = normalize(load_model(program_of(layer, torch.ones(3, 4))).mod)
     assert operators(mod).count("quantize") == 1
     assert operators(mod).count("dequantize") == 2
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(
+    set(torch.backends.quantized.supported_engines) <= {"none"}, reason="no library packs weights"
+)
+def test_packed_weights_are_refused_with_what_to_do_instead() -> None:
+    float_net = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    packed = torch.ao.quantization.quantize_dynamic(float_net, {torch.nn.Linear})
+    with pytest.raises(ModelError, match=r"packed for one library.*pt2e"):
+        export_module(packed, (torch.ones(1, 4),))
