@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
+from collage.backends.contract.errors import MeasurementError
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.contest import ContestRule
@@ -21,12 +22,16 @@ from collage.cost.measure.runner import (
     Runner,
     RunResult,
 )
+from collage.cost.processes.crowding import FULL, Crowding, says_full
 from collage.cost.processes.failure import WorkerFailure
 from collage.cost.processes.kills import Kills
 from collage.cost.processes.messages import Done, Failure, Judge, Measure, Measured, Prepare, Run
 from collage.cost.processes.worker_process import WorkerProcess
 
 _LEAVES_ERRORS = (CostStatus.RUN_FAILED, CostStatus.OUT_OF_MEMORY)
+
+_ROOM_SEC = 1.0
+"""Until a device that others have filled is tried again."""
 
 _RETIRE_AFTER = 200
 """Runs after which the worker is replaced: libraries leave threads and memory behind."""
@@ -107,9 +112,15 @@ class LocalRunner(Runner):
 
     def _run(self, job: RunJob, exclusive: ExclusiveDevice) -> RunResult:
         begin, self._waited_sec = time.perf_counter(), 0.0
-        kills = Kills()
+        kills, crowding = Kills(), Crowding(1)
         while True:
-            worker = self._ready_worker()
+            try:
+                worker = self._ready_worker()
+            except MeasurementError as err:
+                if says_full(str(err)) and crowding.is_asked_again(0, str(err), running=0):
+                    time.sleep(_ROOM_SEC)
+                    continue
+                raise
             is_fresh = worker.requests == 0
             try:
                 result = self._ask(worker, job, exclusive)
@@ -118,6 +129,11 @@ class LocalRunner(Runner):
                     continue
                 status, reason = kills.verdict(f"the candidate {err.reason}")
                 result = RunResult(Cost(status, reason=reason))
+            reason = result.cost.reason
+            if reason.startswith(FULL) and crowding.is_asked_again(0, reason, running=0):
+                self.close()
+                time.sleep(_ROOM_SEC)
+                continue
             # An earlier candidate may have corrupted the process; only a fresh one can accuse.
             if is_fresh or result.cost.status is not CostStatus.CRASHED:
                 break

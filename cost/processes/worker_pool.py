@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from collage.cost.base import CostStatus
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import DevicePolicy, available_cores
+from collage.cost.processes.crowding import FULL, Crowding
 from collage.cost.processes.failure import WorkerFailure
 from collage.cost.processes.kills import Kills
 from collage.cost.processes.messages import A, Failure, Request
@@ -83,6 +84,7 @@ class WorkerPool:
         self._deadline = deadline
         self._niceness = niceness
         self._workers: list[WorkerProcess | None] = [None] * parallel
+        self._crowding = Crowding(parallel)
         sharing = parallel + beside
         self._blas_threads = max(1, available_cores() // sharing) if sharing > 2 else None
 
@@ -132,12 +134,13 @@ class WorkerPool:
             When the deadline comes while answers are awaited.
         """
         waiting, kills = deque(range(count)), defaultdict[int, Kills](Kills)
+        self._crowding.begin()
         running: dict[int, int] = {}
 
         def hand_out() -> None:
             nonlocal count
             for slot in range(len(self._workers)):
-                if slot not in running:
+                if slot not in running and len(running) < self._crowding.most:
                     if not waiting:
                         if not more():
                             return
@@ -160,12 +163,19 @@ class WorkerPool:
                     index = running.pop(slot)
                     if not isinstance(answer, _Killed):
                         ended.append((index, answer))
+                    elif answer.reason.startswith(FULL):
+                        if self._crowding.is_asked_again(index, answer.reason, len(running)):
+                            self._drop_idle(running)
+                            waiting.append(index)
+                        else:
+                            status, reason = answer.status, answer.reason
+                            ended.append((index, Failure(status=status, reason=reason)))
                     elif kills[index].is_asked_again(answer.status):
                         waiting.appendleft(index)
                     else:
                         status, reason = kills[index].verdict(answer.reason)
                         ended.append((index, Failure(status=status, reason=reason)))
-                    if waiting:
+                    if waiting and len(running) < self._crowding.most:
                         self._start(slot, request, waiting, running)
                 for index, answer in ended:
                     done(index, answer)
@@ -174,6 +184,12 @@ class WorkerPool:
             # An interrupt or a deadline leaves answers under way that nobody will read.
             self.close()
             raise
+
+    def _drop_idle(self, running: dict[int, int]) -> None:
+        """Give back what workers hold of a GPU that may not be at work now."""
+        idle = [slot for slot in range(len(self._workers)) if slot not in running]
+        for slot in idle[max(0, self._crowding.most - len(running)) :]:
+            self._drop(slot)
 
     def _start(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from collage.backends.contract.errors import CollageError, ProtocolError, telling_line
 from collage.cost.base import CostStatus
+from collage.cost.processes.crowding import FULL, says_full
 from collage.cost.processes.messages import (
     Answer,
     AnyRequest,
@@ -82,7 +83,7 @@ class Tasks:
         except Exception as err:  # noqa: BLE001 (every failure of a candidate becomes a typed reason)
             # Sent while the exception still holds what it passed through: freeing device memory
             # after a fault would end the process first.
-            send(encode(_failure(request, err)))
+            send(encode(_failure(request, err, crowded=self._runs.crowded)))
         else:
             send(encode(answer))
 
@@ -114,7 +115,7 @@ class Tasks:
                 return self._runs.connect(request)
 
 
-def _failure(request: AnyRequest, error: Exception) -> Failure:
+def _failure(request: AnyRequest, error: Exception, *, crowded: bool) -> Failure:
     """The answer that reports an exception as a typed status with a one-line reason."""
     text, reason = str(error), telling_line(error)
     building = isinstance(request, _BUILDING)
@@ -126,6 +127,8 @@ def _failure(request: AnyRequest, error: Exception) -> Failure:
         status = CostStatus.CRASHED
     elif building and _KILLED.search(f"{text}\n{getattr(error, 'value', '')}"):
         status = CostStatus.UNKNOWN
+    elif (building or crowded) and says_full(f"{text}\n{getattr(error, 'value', '')}"):
+        status, reason = CostStatus.UNKNOWN, f"{FULL}: {reason}"
     elif isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
         status = CostStatus.OUT_OF_MEMORY
     else:

@@ -75,6 +75,11 @@ class RunService:
         """
         self._session.synchronize()
 
+    @property
+    def crowded(self) -> bool:
+        """Whether others hold most of the device's memory; see :meth:`Session.crowded`."""
+        return self._opened is not None and self._opened.crowded()
+
     def run(self, request: Run) -> Measured | Failure:
         """Load, check, time, check again, and let go."""
 

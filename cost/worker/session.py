@@ -157,6 +157,10 @@ class Session(ABC):
         """The device's clocks now, where they can be read."""
         return None
 
+    def crowded(self) -> bool:
+        """Whether others held most of the device's memory when this process began to use it."""
+        return False
+
     def release(self) -> bool:
         """After a library was let go, free what it leaves; False when the process should end too,
         because only that frees the rest."""

@@ -108,6 +108,9 @@ class CudaSession(Session):
         tvm_ffi.get_global_func("vm.builtin.memory_manager.clear")()
         return bool(self.device.available_global_memory >= _ENOUGH_MEMORY * self._free_bytes)
 
+    def crowded(self) -> bool:
+        return self._free_bytes < _ENOUGH_MEMORY * int(self.device.total_global_memory or 0)
+
     def _launch_sec(self, machine: relax.VirtualMachine) -> float:
         """What the processor takes to launch a call."""
         seconds = []
