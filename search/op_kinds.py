@@ -62,7 +62,7 @@ _KINDS: dict[str, OpKind] = {
     ),
     **_names(
         "concat split reshape flatten permute_dims nn.batch_flatten nn.pad nn.pixel_shuffle tile"
-        " repeat flip image.resize2d layout_transform",
+        " repeat flip image.resize2d layout_transform take gather_elements gather_nd index_tensor",
         OpKind.INJECTIVE,
     ),
     **_names("sum max min prod", OpKind.COMM_REDUCE),

@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.tvm.common.gathers import mark_gathers
 from collage.search.dataflow import DataflowGraph, OpKind
 
 SHAPE = (1, 8, 16, 16)
@@ -63,6 +64,8 @@ CASES: dict[str, Callable[[relax.Var], relax.Expr]] = {
     "tile": lambda x: op.tile(x, (1, 1, 1, 2)),
     "image.resize2d": lambda x: op.image.resize2d(x, (32, 32)),
     "take": lambda x: op.take(x, relax.const(np.array([1, 2])), 1),
+    "gather_elements": lambda x: op.gather_elements(x, relax.const(np.zeros(SHAPE, "int64")), 1),
+    "index_tensor": lambda x: op.index_tensor(x, [relax.const(np.zeros(3, "int64"))]),
 }
 
 
@@ -81,7 +84,9 @@ def test_kind_is_tvms(name: str) -> None:
     mod = _function(CASES[name])
     graph = DataflowGraph.from_function(mod["main"])
     assert [graph.op_name(i) for i in range(len(graph))] == [name]
-    legal = relax.transform.AnnotateTIROpPattern()(relax.transform.LegalizeOps()(mod))
+    legal = mark_gathers(1 << 18)(
+        relax.transform.AnnotateTIROpPattern()(relax.transform.LegalizeOps()(mod))
+    )
     kinds = [
         OpKind(int(func.attrs["op_pattern"]))
         for func in legal.functions.values()

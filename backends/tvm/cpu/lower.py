@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax, tirx
 
+from collage.backends.tvm.common.gathers import mark_gathers
 from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.common.numbers.wide import compute_wide
 from collage.backends.tvm.common.numbers.wide_operators import widen_operators
@@ -43,6 +44,7 @@ def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]
         widen_operators(),
         relax.transform.LegalizeOps(dict(own)),
         relax.transform.AnnotateTIROpPattern(),
+        mark_gathers(0),
         relax.transform.FoldConstant(),
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),

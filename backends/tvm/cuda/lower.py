@@ -12,6 +12,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
+from collage.backends.tvm.common.gathers import mark_gathers
 from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.common.numbers.wide import compute_wide
 from collage.backends.tvm.common.numbers.wide_operators import widen_operators
@@ -20,6 +21,9 @@ from collage.backends.tvm.cuda.legalize import legalizations
 from collage.backends.tvm.cuda.schedules import Gpu, schedule_function
 
 Scheduler = Callable[[tirx.PrimFunc], tirx.PrimFunc]
+
+_MOVED_WITH_LOOKUPS = 1 << 18
+"""Elements of what is looked up, up to which a launch less is worth more than an easy index."""
 
 
 def legalize_passes(schedule: str = "default") -> list[tvm.transform.Pass]:
@@ -41,6 +45,7 @@ def legalize_passes(schedule: str = "default") -> list[tvm.transform.Pass]:
         relax.backend.DispatchSortScan(),
         relax.transform.LegalizeOps(dict(EXACT if schedule == "plain" else legalizations())),
         relax.transform.AnnotateTIROpPattern(),
+        mark_gathers(_MOVED_WITH_LOOKUPS),
         relax.transform.FoldConstant(),
         relax.transform.FuseOps(),
         relax.transform.FuseTIR(),
