@@ -21,7 +21,7 @@ from tvm.script.ir_builder import tirx as T
 
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.legalization import default_legalization
-from collage.backends.tvm.cuda.launch import kernel
+from collage.backends.relax.launch import kernel
 
 _THREADS = 256
 

@@ -12,7 +12,7 @@ from tvm.script.ir_builder import tirx as T
 
 from collage.backends.relax.trees import Ensemble
 from collage.backends.relax.trees.program import Cut, legalize
-from collage.backends.tvm.cuda.launch import kernel
+from collage.backends.relax.launch import kernel
 
 _THREADS = 128
 

@@ -21,7 +21,7 @@ from collage.backends.contract.registry import get_backend
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.recurrent.blocking import parts
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tvm.cuda.launch import kernel
+from collage.backends.relax.launch import kernel
 from collage.backends.tvm.cuda.recurrent import legalize_recurrent
 from collage.backends.tvm.cuda.recurrent.cut import Cut, cut_of
 from collage.backends.tvm.cuda.recurrent.kernels import Kernels, _Block, _wait
