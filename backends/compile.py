@@ -28,7 +28,7 @@ from collage.backends.contract.relax_codegen import CodegenFailures, codegen_opt
 from collage.backends.devices import FLUSHED, common_device
 from collage.backends.link import CompiledLibrary, link
 from collage.backends.relax.modules.courses import put_back, set_aside
-from collage.backends.relax.modules.cuda_graph import all_capturable, copy_shared_inputs
+from collage.backends.relax.modules.cuda_graph import all_capturable, copy_inputs
 from collage.backends.relax.modules.denormals import flush_denormals
 from collage.backends.relax.modules.exchanged_constants import make_empty_constants
 from collage.backends.relax.modules.lift_constants import lift_constants
@@ -159,7 +159,7 @@ def build_executable(
     used = codegen_names(mod)
     mod, courses = set_aside(mod)
     if cuda_graph:
-        mod = copy_shared_inputs(mod)
+        mod = copy_inputs(mod)
     mod = _run_codegen(lower_native(mod, targets, context), targets, context)
     mod = put_back(mod, courses)
     if kind.denormals(context) == FLUSHED:

@@ -19,9 +19,9 @@ from tvm import relax, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from collage.backends.relax.launch import kernel
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.legalization import default_legalization
-from collage.backends.relax.launch import kernel
 
 _THREADS = 256
 
@@ -187,6 +187,10 @@ def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: _Scatter) -> r
             [x, chosen, updates],
             program,
             dtype=[str(buffer.dtype) for buffer in outs],
+            in_buffers=[
+                tirx.decl_buffer(each.shape, each.dtype, name)
+                for each, name in ((x, "data"), (chosen, "indices"), (updates, "updates"))
+            ],
             out_buffers=outs,
             name="scattered",
         )

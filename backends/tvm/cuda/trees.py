@@ -10,9 +10,9 @@ from typing import Any
 from tvm import relax
 from tvm.script.ir_builder import tirx as T
 
+from collage.backends.relax.launch import kernel
 from collage.backends.relax.trees import Ensemble
 from collage.backends.relax.trees.program import Cut, legalize
-from collage.backends.relax.launch import kernel
 
 _THREADS = 128
 

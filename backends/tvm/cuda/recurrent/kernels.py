@@ -24,9 +24,9 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from collage.backends.relax.launch import kernel
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.recurrent.blocking import parts
-from collage.backends.relax.launch import kernel
 from collage.backends.tvm.cuda.recurrent.cell import Cell, wide_dtype
 from collage.backends.tvm.cuda.recurrent.cut import STEP_THREADS, Cut
 from collage.backends.tvm.cuda.recurrent.states import Element, States

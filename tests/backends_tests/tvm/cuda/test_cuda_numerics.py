@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm import relax
+from tvm.relax import op
 from tvm.script.ir_builder import tirx as T
 
 from benchmarks.gpu.cases import CudaCase
@@ -18,15 +20,17 @@ from benchmarks.gpu.cases.tvm.cases import cases
 from benchmarks.gpu.cases.worker import largest_error
 from collage.backends.contract import BuildContext
 from collage.backends.contract.registry import get_backend
+from collage.backends.relax.launch import kernel
+from collage.backends.relax.modules.cuda_graph import copy_inputs
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.recurrent.blocking import parts
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.relax.launch import kernel
 from collage.backends.tvm.cuda.recurrent import legalize_recurrent
 from collage.backends.tvm.cuda.recurrent.cut import Cut, cut_of
 from collage.backends.tvm.cuda.recurrent.kernels import Kernels, _Block, _wait
 from collage.backends.tvm.cuda.recurrent.states import States
 from tests.backends_tests.cuda_on_host import HostProgram
+from tests.backends_tests.tvm.cuda.lowered import lower
 
 pytestmark = pytest.mark.cuda
 
@@ -108,6 +112,28 @@ def test_recurrent_layers_in_one_kernel(
         for param in case.module["main"].params
     ]
     _check(case, inputs, tmp_path, context)
+
+
+def test_inputs_that_are_copied_together_arrive(tmp_path: Path, context: BuildContext) -> None:
+    """Of several types and sizes, each with blocks of its own."""
+    shapes = [((300, 3), "float32"), ((7,), "int64"), ((5, 2), "bool"), ((1, 257), "float16")]
+    builder = relax.BlockBuilder()
+    params = [
+        relax.Var(f"x{place}", relax.TensorType(shape, dtype))
+        for place, (shape, dtype) in enumerate(shapes)
+    ]
+    with builder.function("main", params):
+        with builder.dataflow():
+            wide = [builder.emit(op.astype(x, "float32")) for x in params]
+            result = builder.emit_output(relax.Tuple(wide))
+        builder.emit_func_output(result)
+    mod = copy_inputs(builder.finalize())
+    assert "copy_input" in mod.script()
+    random = np.random.default_rng(2)
+    inputs = [random.integers(0, 2, shape).astype(dtype) for shape, dtype in shapes]
+    outputs = HostProgram(lower(mod, context), cuda_target(), tmp_path)(*inputs)
+    for output, given in zip(outputs, inputs, strict=True):
+        np.testing.assert_array_equal(output, given.astype("float32"))
 
 
 class _InOne(Kernels):
