@@ -168,6 +168,14 @@ class _Operators:
             [(24, 6), (257, 5)],
             lambda emit, x, values: op.scatter_elements(x, columns, values, 0, "update"),
         )
+
+        def in_order(emit: Emit, x: Any, y: Any) -> Any:
+            best = emit(op.topk(x, 7, 1, "both", True, "int64"))
+            found = [emit(relax.TupleGetItem(best, place)) for place in range(2)]
+            places = emit(op.argsort(y, 0, False, "int32"))
+            return relax.Tuple([*found, places, emit(op.sort(y, 0, True))])
+
+        yield "in_order", [(5, 300), (257, 3)], in_order
         # Loops that TVM wrote out for a processor.
         places = relax.const(np.array([0, 2, 5], "int64"), "int64")
         yield (

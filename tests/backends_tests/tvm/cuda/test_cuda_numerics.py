@@ -29,8 +29,9 @@ from collage.backends.tvm.cuda.recurrent import legalize_recurrent
 from collage.backends.tvm.cuda.recurrent.cut import Cut, cut_of
 from collage.backends.tvm.cuda.recurrent.kernels import Kernels, _Block, _wait
 from collage.backends.tvm.cuda.recurrent.states import States
+from collage.testing import graph
 from tests.backends_tests.cuda_on_host import HostProgram
-from tests.backends_tests.tvm.cuda.lowered import lower
+from tests.backends_tests.tvm.cuda.lowered import kernels, lower
 
 pytestmark = pytest.mark.cuda
 
@@ -40,7 +41,7 @@ _FLOAT32 = ("dense_dense", "dense_odd", "dense_row", "batched", "softmax", "conv
 
 _OPERATORS = (
     *("matmul_row-float16", "layer_norm-bfloat16", "scatter_nd-float16"),
-    *("scatter_nd_added-float16", "scatter_elements_put-float16"),
+    *("scatter_nd_added-float16", "scatter_elements_put-float16", "in_order-float16"),
 )
 
 
@@ -112,6 +113,32 @@ def test_recurrent_layers_in_one_kernel(
         for param in case.module["main"].params
     ]
     _check(case, inputs, tmp_path, context)
+
+
+def test_sorts_keep_the_order_of_equals_and_put_what_is_no_number_last(
+    tmp_path: Path, context: BuildContext
+) -> None:
+    random = np.random.default_rng(3)
+    x = random.integers(-3, 3, (4, 130)).astype("float32")
+    x[random.random(x.shape) < 0.1] = np.nan
+    x[x == 0] *= random.choice([-1.0, 1.0], (x == 0).sum())
+    y = random.integers(np.iinfo("int64").min, np.iinfo("int64").max, (65, 2))
+
+    def sorts(emit: Any, x: relax.Var, y: relax.Var) -> relax.Expr:
+        best = emit(op.topk(x, 9, 1, "both", True, "int64"))
+        found = [emit(relax.TupleGetItem(best, place)) for place in range(2)]
+        return relax.Tuple([emit(op.argsort(x, 1, False, "int64")), *found, emit(op.sort(y, 0))])
+
+    mod = graph([x.shape, y.shape], sorts, ["float32", "int64"])
+    lowered = lower(mod, context)
+    assert any("ranked" in name for name in kernels(lowered))
+    places, largest, at, rising = HostProgram(lowered, cuda_target(), tmp_path)(x, y)
+    np.testing.assert_array_equal(places, np.argsort(x, axis=1, kind="stable"))
+    # The largest first, what is no number before it, and of equals the earlier.
+    falling = np.lexsort((np.broadcast_to(np.arange(130), x.shape), -x, ~np.isnan(x)), axis=1)
+    np.testing.assert_array_equal(at, falling[:, :9])
+    np.testing.assert_array_equal(largest, np.take_along_axis(x, falling[:, :9], 1))
+    np.testing.assert_array_equal(rising, np.sort(y, axis=0))
 
 
 def test_inputs_that_are_copied_together_arrive(tmp_path: Path, context: BuildContext) -> None:
