@@ -3,8 +3,7 @@
 TVM's ``RewriteCUDAGraph`` captures runs of kernels whose arguments lie where they lay before. What
 reads the caller's tensors, or writes the result, stays outside. An input that is read all over the
 network would cut the graph into pieces, and so would several inputs that are read one after the
-other: such inputs are copied first, small ones by one kernel together, and the copies are read. So
-are results that other kernels read: they are copied at the end.
+other: such inputs are copied first, small ones by one kernel together, and the copies are read.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ _THREADS = 256
 
 
 def copy_inputs(mod: tvm.IRModule) -> tvm.IRModule:
-    """Copy each input of a public function that more than one of its bindings reads, where it has
-    several small inputs all of these, and small results that it reads itself.
+    """Copy each input of a public function that more than one of its bindings reads, and where it
+    has several small inputs, all of these.
 
     By a kernel, which is ordered among the others whatever stream they run on: the runtime's own
     copies take CUDA's default stream, which a stream of the caller's does not wait for.
@@ -97,75 +96,41 @@ def _copying(
     kernels: dict[relax.GlobalVar, tirx.PrimFunc],
     names: Iterator[str],
 ) -> relax.Function:
-    fields = _results(function)
-    readers = dict.fromkeys((*function.params, *fields), 0)
+    readers = dict.fromkeys(function.params, 0)
     for block in function.body.blocks:
         for binding in block.bindings:
             for var in set(relax.analysis.free_vars(binding.value)) & set(readers):
                 readers[var] += 1
-    tensors = [v for v, count in readers.items() if count and tensor_shape(v) is not None]
-    read = [p for p in tensors if p in function.params]
-    written = [v for v in tensors if v not in function.params]
+    read = [p for p, count in readers.items() if count and tensor_shape(p) is not None]
     bindings = sum(len(block.bindings) for block in function.body.blocks)
     together = _small(read) if bindings > _FEW_BINDINGS else []
     alone = [p for p in read if readers[p] > 1 and p not in together]
-    # A result that others read would be written between two graphs; its copy is, behind them.
-    last = [v for v in written if _bytes_of(v) <= _SMALL_BYTES] if bindings > _FEW_BINDINGS else []
-    if not (together or alone or last):
+    starts = range(0, len(together), _MOST_TENSORS)
+    groups = [*(together[i : i + _MOST_TENSORS] for i in starts), *([p] for p in alone)]
+    if not groups:
         return function
     # The parameters' variables become those of the copies, so that nothing else has to change.
     own = {p: relax.Var(p.name, p.ty) for p in (*together, *alone)}
-    copier = _Copier(kernels, names)
-    for group in (*_in_parts(together), *([p] for p in alone)):
-        copier.copy([own[p] for p in group], group)
-    first = relax.BindingBlock(copier.bindings)
-    copier = _Copier(kernels, names)
-    results = {v: relax.Var(f"{v.name_hint}_copy", v.ty) for v in last}
-    for group in _in_parts(last):
-        copier.copy(group, [results[v] for v in group])
-    blocks = [first, *function.body.blocks, relax.BindingBlock(copier.bindings)]
-    result = function.body.body
-    if last:
-        changed = [results.get(v, v) for v in fields]
-        result = relax.Tuple(changed) if isinstance(result, relax.Tuple) else changed[0]
-    params = [own.get(p, p) for p in function.params]
-    body = relax.SeqExpr([block for block in blocks if block.bindings], result)
-    return relax.Function(params, body, function.ret_ty, function.is_pure, function.attrs)
-
-
-def _results(function: relax.Function) -> list[relax.Var]:
-    """Of a function that gives a tensor or a flat tuple of them; of others none are looked at."""
-    result = function.body.body
-    fields = list(result.fields) if isinstance(result, relax.Tuple) else [result]
-    return fields if all(isinstance(field, relax.Var) for field in fields) else []
-
-
-def _in_parts(tensors: list[relax.Var]) -> list[list[relax.Var]]:
-    return [tensors[i : i + _MOST_TENSORS] for i in range(0, len(tensors), _MOST_TENSORS)]
-
-
-class _Copier:
-    """Writes bindings that copy, and their kernels."""
-
-    def __init__(self, kernels: dict[relax.GlobalVar, tirx.PrimFunc], names: Iterator[str]) -> None:
-        self.bindings: list[relax.VarBinding] = []
-        self._kernels = kernels
-        self._names = names
-
-    def copy(self, tensors: list[relax.Var], copies: list[relax.Var]) -> None:
-        gvar = relax.GlobalVar(next(self._names))
-        made = _copy(tensors[0]) if len(tensors) == 1 else _copies(tensors)
-        self._kernels[gvar] = made
+    copies: list[relax.VarBinding] = []
+    for group in groups:
+        taken = [own[p] for p in group]
+        gvar = relax.GlobalVar(next(names))
+        kernels[gvar] = made = _copy(taken[0]) if len(group) == 1 else _copies(taken)
         relax.expr._update_type(gvar, made.ty)
-        types = [tensor.ty for tensor in tensors]
-        if len(tensors) == 1:
-            call = relax.op.call_tir(gvar, tensors, types[0])
-            self.bindings.append(relax.VarBinding(copies[0], call))
-            return
+        types = [p.ty for p in group]
+        call = relax.op.call_tir(gvar, taken, types if len(group) > 1 else types[0])
+        if len(group) == 1:
+            copies.append(relax.VarBinding(group[0], call))
+            continue
         pair = relax.Var("copied", relax.TupleType(types))
-        self.bindings.append(relax.VarBinding(pair, relax.op.call_tir(gvar, tensors, types)))
-        for place, copy in enumerate(copies):
-            self.bindings.append(relax.VarBinding(copy, relax.TupleGetItem(pair, place)))
+        copies.append(relax.VarBinding(pair, call))
+        copies += [
+            relax.VarBinding(p, relax.TupleGetItem(pair, place)) for place, p in enumerate(group)
+        ]
+    blocks = [relax.BindingBlock(copies), *function.body.blocks]
+    body = relax.SeqExpr(blocks, function.body.body)
+    params = [own.get(p, p) for p in function.params]
+    return relax.Function(params, body, function.ret_ty, function.is_pure, function.attrs)
 
 
 def _small(tensors: Sequence[relax.Var]) -> list[relax.Var]:
