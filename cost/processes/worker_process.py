@@ -15,10 +15,7 @@ from functools import partial
 import psutil
 
 from collage.backends.contract.errors import MeasurementError, OutOfTimeError, ProtocolError
-from collage.backends.toolchain.children.child_process import (
-    ChildDiedError,
-    ChildProcess,
-)
+from collage.backends.toolchain.children.child_process import ChildDiedError, ChildProcess
 from collage.backends.toolchain.children.fork_server import fork_servers
 from collage.backends.toolchain.children.python_program import PythonProgram
 from collage.cost.base import CostStatus
@@ -41,7 +38,6 @@ _POLL_SEC = 0.02
 
 _STARTS = 5
 """After which it is the system that has no memory for it, most likely."""
-
 _PROGRAM = "collage.cost.worker.main"
 
 _NOT_IMPORTED = ("torch",)
@@ -169,6 +165,9 @@ class WorkerProcess:
         """
         if self._started:
             return
+        if self._outer_deadline.is_up:
+            self.kill()
+            raise OutOfTimeError("the time is spent")
         self._timeout_sec = timeout_sec
         for is_last in [*[False] * (_STARTS - 1), True]:
             self._deadline = time.monotonic() + timeout_sec
