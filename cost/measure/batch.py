@@ -114,6 +114,8 @@ class Batch:
             first = len(self._jobs)
             jobs = [job for _ in range(size) if (job := self._take()) is not None]
             if not jobs:
+                if self.pool.is_broken:
+                    self.pool.wait()  # Raises what broke it: nothing is taken any longer.
                 self.feed.pause()
                 continue
             with self.hold(held):

@@ -24,7 +24,7 @@ from collage.cost.database import Database, JsonLinesDatabase
 from collage.cost.database.keys import KeyMaker
 from collage.cost.database.record import RecordKey
 from collage.cost.deadline import NEVER, Deadline
-from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device
+from collage.cost.device import CPU_POLICY, CUDA_POLICY, Device, DevicePolicy
 from collage.cost.engines import LocalEngine
 from collage.cost.measure.builder import BuildResult
 from collage.cost.measure.engine import Work
@@ -63,13 +63,18 @@ class SlowRunner(Runner):
 
 
 def measurer(
-    context: BuildContext, runner: Runner, database: Database, deadline: Deadline = NEVER
+    context: BuildContext,
+    runner: Runner,
+    database: Database,
+    deadline: Deadline = NEVER,
+    *,
+    policy: DevicePolicy = CUDA_POLICY,
 ) -> tuple[Measurer, MeasureStats]:
     stats = MeasureStats()
     answers = RecordLookup(database, stats)
     made = Measurer(
-        LocalEngine(runner, GPU),
-        Work(CUDA_POLICY, context, MeasureConfig(), 2, deadline),
+        LocalEngine(runner, GPU if policy is CUDA_POLICY else None),
+        Work(policy, context, MeasureConfig(), 2, deadline),
         answers,
         stats,
         ignore,
@@ -81,6 +86,27 @@ def measurer(
 def questions(context: BuildContext, workloads: Sequence[Question]) -> dict[RecordKey, Question]:
     keys = KeyMaker(context, MeasureConfig(), GPU)
     return {keys.partition(w, t): (w, t) for w, t in workloads}
+
+
+class _UnableRunner(SlowRunner):
+    """Of which no process can start."""
+
+    def warm_up(self) -> None:
+        raise MeasurementError("a measuring process cannot start: for a test")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("policy", [CPU_POLICY, CUDA_POLICY], ids=["held for building", "beside"])
+def test_a_place_that_cannot_begin_ends_the_search(
+    context: BuildContext, toy: ToyTarget, policy: DevicePolicy
+) -> None:
+    """Nothing is taken for it any longer, and somebody has to say so."""
+    made, _ = measurer(context, _UnableRunner(0.0), JsonLinesDatabase(), policy=policy)
+    try:
+        with pytest.raises(MeasurementError, match="cannot start: for a test"):
+            made.measure(questions(context, [(toy_workload(3, 10), toy())]))
+    finally:
+        made.close()
 
 
 def test_building_goes_on_while_something_is_timed(
