@@ -38,6 +38,7 @@ _POLL_SEC = 0.02
 
 _STARTS = 5
 """After which it is the system that has no memory for it, most likely."""
+
 _PROGRAM = "collage.cost.worker.main"
 
 _NOT_IMPORTED = ("torch",)

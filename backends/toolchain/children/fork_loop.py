@@ -122,7 +122,13 @@ class _Server:
         if not message:
             return False
         *files, status = fds
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            # No room for it: its parent sees an end without a word, and may try again.
+            for fd in fds:
+                os.close(fd)
+            return True
         if pid == 0:
             self._become(files, socket.socket(fileno=status))
         for fd in files:

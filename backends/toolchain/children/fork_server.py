@@ -220,4 +220,6 @@ class ForkServers:
 @functools.cache
 def fork_servers() -> ForkServers:
     """This process's: searches that follow each other, or run at once, share them."""
+    # Those of a process that forks are none of its child's.
+    os.register_at_fork(after_in_child=fork_servers.cache_clear)
     return ForkServers()

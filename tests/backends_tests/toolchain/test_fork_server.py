@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from collage.backends.toolchain.children.child_process import ChildDiedError, ChildProcess
-from collage.backends.toolchain.children.fork_server import ForkServers
+from collage.backends.toolchain.children.fork_server import ForkServers, fork_servers
 from collage.backends.toolchain.children.python_program import PythonProgram
 
 _PROGRAM = """
@@ -163,3 +163,34 @@ def test_a_child_ends_by_itself_when_its_input_does(
     child._process.stdin.close()
     assert child.wait() == 0
     child.close()
+
+
+def test_a_server_that_cannot_fork_goes_on(
+    program: PythonProgram, servers: ForkServers, tmp_path: Path
+) -> None:
+    """For once: the next child is there."""
+    fails_once = """
+import os
+fork = os.fork
+def failing():
+    os.fork = fork
+    raise BlockingIOError("no room")
+os.fork = failing
+"""
+    text = (tmp_path / "program.py").read_text()
+    (tmp_path / "program.py").write_text(fails_once + text)
+    with ChildProcess(program, servers=servers) as child, pytest.raises(ChildDiedError) as caught:
+        child.receive(30.0)
+    assert caught.value.status == -signal.SIGKILL
+    with ChildProcess(program, servers=servers) as child:
+        assert _said(child, "3") == "3"
+    assert len((tmp_path / "imported").read_text().split()) == 1
+
+
+def test_a_fork_of_this_process_has_servers_of_its_own() -> None:
+    ours = fork_servers()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(int(fork_servers() is ours))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert fork_servers() is ours
