@@ -94,12 +94,13 @@ class _Ranker(relax.PyExprMutator):
 
 
 def _ranked(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> relax.Expr | None:
-    """None for long rows, and for types that cannot be compared."""
+    """None for long rows, for types that cannot be compared, and where there is nothing to sort."""
     name, attrs, shape = str(call.op.name), call.attrs, static_shape(call.args[0])
-    axis = int(attrs.axis) % max(1, len(shape))
     size = math.prod(shape)
-    dtype = str(call.args[0].ty.dtype)
-    if not size or size * shape[axis] > _MOST_COMPARISONS or dtype not in _COMPARED_AS:
+    if not shape or not size or str(call.args[0].ty.dtype) not in _COMPARED_AS:
+        return None
+    axis = int(attrs.axis) % len(shape)
+    if size * shape[axis] > _MOST_COMPARISONS:
         return None
     chosen = name == "relax.topk"
     taken = int(attrs.k) if chosen and int(attrs.k) > 0 else shape[axis]

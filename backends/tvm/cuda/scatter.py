@@ -132,7 +132,8 @@ def legalize_scatter_elements(builder: relax.BlockBuilder, call: relax.Call) -> 
 def _is_ours(call: relax.Call, indices: int) -> bool:
     reduction = str(call.attrs.reduction)
     addable = reduction != "add" or str(call.ty.dtype) in _ADDED_BY_MEMORY
-    return reduction in _FEW and indices > _FEW[reduction] and addable
+    some = math.prod(static_shape(call)) > 0
+    return reduction in _FEW and indices > _FEW[reduction] and addable and some
 
 
 def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: _Scatter) -> relax.Expr:
