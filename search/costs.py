@@ -15,7 +15,7 @@ class CandidateCosts(Protocol):
 
     Examples
     --------
-    Whatever has the four methods will do; this one knows nothing but the number of bindings:
+    Whatever has the five methods will do; this one knows nothing but the number of bindings:
 
     >>> class ByBinding:
     ...     def seconds(self, candidates):
@@ -25,6 +25,9 @@ class CandidateCosts(Protocol):
     ...         return None
     ...
     ...     def lower_bound(self, candidate):
+    ...         return 0.0
+    ...
+    ...     def likely_bound(self, candidate):
     ...         return 0.0
     ...
     ...     def guess(self, candidate):
@@ -49,6 +52,13 @@ class CandidateCosts(Protocol):
         inexact, by at most the excess summed over the best cover.
         """
 
+    def likely_bound(self, candidate: Candidate) -> float:
+        """Seconds that the candidate hardly takes less than, by what like ones took; at least the
+        lower bound, and that where nothing is known of like ones. Cheap; asked anew each round.
+
+        What it says too much makes a search with a tolerance miss what would have been better.
+        """
+
     def guess(self, candidate: Candidate) -> float:
         """About what an unmeasured candidate takes, rather too much than too little; cheap.
 
@@ -67,6 +77,8 @@ class TableCosts:
         Lower bounds; 0 where missing.
     guesses : mapping of Candidate to float, optional
         Of those that there is no time for, which are unknown whatever the table says.
+    likely : mapping of Candidate to float, optional
+        Likely bounds; the lower bounds where missing.
 
     Attributes
     ----------
@@ -92,9 +104,11 @@ class TableCosts:
         table: Mapping[Candidate, float],
         bounds: Mapping[Candidate, float] | None = None,
         guesses: Mapping[Candidate, float] | None = None,
+        likely: Mapping[Candidate, float] | None = None,
     ) -> None:
         self._table = table
         self._bounds = bounds or {}
+        self._likely = likely or {}
         self._guesses = guesses or {}
         self._known: dict[Candidate, float] = {}
         self.asked: list[Candidate] = []
@@ -113,6 +127,9 @@ class TableCosts:
 
     def lower_bound(self, candidate: Candidate) -> float:
         return self._bounds.get(candidate, 0.0)
+
+    def likely_bound(self, candidate: Candidate) -> float:
+        return self._likely.get(candidate, self.lower_bound(candidate))
 
     def guess(self, candidate: Candidate) -> float:
         return self._guesses.get(candidate, math.inf)

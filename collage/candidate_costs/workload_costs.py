@@ -113,7 +113,7 @@ class WorkloadCosts:
             Whether the search was told what estimates say, too. If not, nothing that it was told is
             known any longer.
         """
-        before = dict(self._costs), dict(self._workloads), self._rates.best_flops_per_sec
+        before = dict(self._costs), dict(self._workloads), self._rates.saved()
         streamed = Streamed(
             wanted, self._extracted, self._seconds_alone, self._expected, self._deadline
         )
@@ -128,7 +128,7 @@ class WorkloadCosts:
         final, self._answers = dict(zip(questions, costs, strict=True)), {}
         holds = final == streamed.answers
         if not holds:
-            self._costs, self._workloads, self._rates.best_flops_per_sec = before
+            self._costs, self._workloads, self._rates = before
         if self._deadline.is_up:
             # The search is not going to ask, and can use whatever there is.
             for question, candidates in streamed.candidates.items():
@@ -319,6 +319,13 @@ class WorkloadCosts:
             return 0.0
         bound_sec = self._overheads.partition_sec
         return max(bound_sec, self._together.level * self._rates.least_sec(candidate))
+
+    def likely_bound(self, candidate: Candidate) -> float:
+        """What it takes if it is not much faster for its size than its kind is on its target."""
+        bound_sec = self.lower_bound(candidate)
+        if candidate.inline:
+            return bound_sec
+        return max(bound_sec, self._together.level * self._rates.likely_sec(candidate))
 
     @property
     def assumed_flops_per_sec(self) -> float | None:

@@ -37,7 +37,7 @@ _BATCH = 4096
 """Candidates asked about together, more than all seeds have: libraries tune together what is asked
 together. The cost model itself stops when its time is up."""
 
-_NOT_SEARCHED = SearchResult(None, False, 0.0, evaluated=0, rounds=0, expanded=0)
+_NOT_SEARCHED = SearchResult(None, False, 0.0, 0.0, evaluated=0, rounds=0, expanded=0)
 
 
 @dataclass(frozen=True)

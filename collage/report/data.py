@@ -115,6 +115,8 @@ class SearchStats:
     sum_sec, bound_sec : float or None
         What the parts of the search's answer take, guesses included, and the least that those of
         any partitioning may take.
+    likely_sec : float or None
+        The least that those of any are likely to take, by what like ones took.
     assumed_flops_per_sec : float or None
         The rate, a quarter above the best that was measured, which no candidate that was not is
         held to exceed.
@@ -144,6 +146,7 @@ class SearchStats:
     evaluated: int = 0
     sum_sec: float | None = None
     bound_sec: float | None = None
+    likely_sec: float | None = None
     assumed_flops_per_sec: float | None = None
 
 

@@ -25,7 +25,9 @@ def how_far(stats: SearchStats) -> str:
     Notes
     -----
     What was not measured counts with a lower bound: its multiply-adds at 1.25 times the best rate
-    that anything reached. The proof stands on that, and says so.
+    that anything reached. The proof stands on that, and says so. The search itself ends once
+    nothing better is likely: where that needs something that was not measured to be a tenth faster
+    for its size than what is typical of its kind on its backend.
 
     Examples
     --------
@@ -43,6 +45,13 @@ def how_far(stats: SearchStats) -> str:
     proven: ... sufficed, unless another computes at over 250 GFLOP/s, a quarter above the best)
     >>> print(how_far(SearchStats(candidates=9, evaluated=9, sum_sec=0.0203, bound_sec=0.0201)))
     proven: ... than 20.1 ms (the costs of 9 sufficed), those of the answer take 20.3 ms: ... a tie
+    >>> stats = SearchStats(
+    ...     candidates=9, evaluated=5, sum_sec=0.0203, bound_sec=0.0107, likely_sec=0.0202
+    ... )
+    >>> for part in how_far(stats).split("; "):
+    ...     print(part)
+    likely: no partitioning of these 9 candidates has parts that take less than 20.2 ms (by the ...
+    proven: none takes less than 10.7 ms
     >>> stats = SearchStats(
     ...     candidates=310,
     ...     distinct_workloads=120,
@@ -63,12 +72,7 @@ def how_far(stats: SearchStats) -> str:
     """
     asked = [] if stats.budget_sec is None else [_kept(stats.wall_sec, stats.budget_sec)]
     if stats.complete and stats.sum_sec is not None:
-        least_sec = stats.sum_sec if stats.bound_sec is None else stats.bound_sec
-        asked.append(
-            f"proven: no partitioning of these {stats.candidates} candidates has parts that take "
-            f"less than {format_sec(least_sec)} (the costs of {stats.evaluated} sufficed"
-            f"{_unless(stats)}){_ties(stats.sum_sec, least_sec)}"
-        )
+        asked += _what_none_takes(stats, stats.sum_sec)
     if stats.budget_sec is None and not stats.interrupted and stats.complete:
         return "; ".join(asked)
     known = stats.distinct_workloads - stats.unmeasured
@@ -88,6 +92,31 @@ def how_far(stats: SearchStats) -> str:
     return "; ".join(parts)
 
 
+def _what_none_takes(stats: SearchStats, sum_sec: float) -> list[str]:
+    """Of a search that came to its end: what no partitioning's parts take less than."""
+    least_sec = sum_sec if stats.bound_sec is None else stats.bound_sec
+    likely_sec = least_sec if stats.likely_sec is None else stats.likely_sec
+    which = f"no partitioning of these {stats.candidates} candidates"
+    enough = f"the costs of {stats.evaluated} sufficed"
+    if format_sec(likely_sec) == format_sec(least_sec):
+        return [
+            f"proven: {which} has parts that take less than {format_sec(least_sec)} "
+            f"({enough}{_unless(stats)}){_ties(sum_sec, least_sec)}"
+        ]
+    answer = "" if format_sec(sum_sec) == format_sec(likely_sec) else f", {_answers(sum_sec)}"
+    rate = stats.assumed_flops_per_sec
+    at_most = "" if rate is None else f" at up to {rate / 1e9:.3g} GFLOP/s"
+    return [
+        f"likely: {which} has parts that take less than {format_sec(likely_sec)} (by the costs of "
+        f"{stats.evaluated}, unless one is a tenth faster than its kind){answer}",
+        f"proven: none takes less than {format_sec(least_sec)}{at_most}",
+    ]
+
+
+def _answers(sum_sec: float) -> str:
+    return f"those of the answer take {format_sec(sum_sec)}"
+
+
 def _kept(wall_sec: float, budget_sec: float) -> str:
     if budget_sec <= 0:
         return f"{format_sec(wall_sec)}, with nothing left of the time asked for when it began"
@@ -100,10 +129,7 @@ def _ties(sum_sec: float, least_sec: float) -> str:
     """What the answer's parts take where that is more than the least."""
     if format_sec(sum_sec) == format_sec(least_sec):
         return ""
-    return (
-        f", those of the answer take {format_sec(sum_sec)}: "
-        f"within {EQUAL:.0%} candidates of the same operators are a tie"
-    )
+    return f", {_answers(sum_sec)}: within {EQUAL:.0%} candidates of the same operators are a tie"
 
 
 def _unless(stats: SearchStats) -> str:

@@ -11,8 +11,9 @@ whole programs.
 from collage.search.strategies.cover import Cover, cheapest_cover
 from collage.search.strategies.evolutionary import RefineProgress, refine
 from collage.search.strategies.exhaustive import exhaustive_search
-from collage.search.strategies.lazy_search import SearchProgress, SearchResult, search
+from collage.search.strategies.lazy_search import search
 from collage.search.strategies.other_covers import OtherCover, other_covers
+from collage.search.strategies.outcome import SearchProgress, SearchResult
 from collage.search.strategies.rivals import Rivalry, rivalries
 from collage.search.strategies.without_costs import greedy, single_backend
 

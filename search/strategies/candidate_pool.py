@@ -59,7 +59,7 @@ class CandidatePool:
             self._groups.append(group)
             self.candidates.append(candidate)
             self.measured.append(candidate.inline)
-            self.values.append(0.0 if candidate.inline else self.costs.lower_bound(candidate))
+            self.values.append(0.0 if candidate.inline else self._bound(candidate))
 
     def rescue(
         self, last_resorts: Sequence[PartitionRule], only: Sequence[int] | None = None
@@ -129,8 +129,15 @@ class CandidatePool:
                 if known is not None:
                     self.values[position], self.measured[position] = known, True
                 else:
-                    self.values[position] = self.costs.lower_bound(candidate)
+                    self.values[position] = self._bound(candidate)
         return sum(self.measured) - before
+
+    def _bound(self, candidate: Candidate) -> float:
+        """What stands for a cost that is not known. Where ties may be decided either way, what is
+        unlikely need not be looked at."""
+        if self.tolerance:
+            return self.costs.likely_bound(candidate)
+        return self.costs.lower_bound(candidate)
 
     def evaluate(self, positions: Sequence[int]) -> bool:
         """Ask for costs; whether there was time for all of them."""
@@ -184,24 +191,34 @@ class CandidatePool:
         path = tuple(chosen[n] for n in cover.positions)
         return replace(cover, positions=path, cost=math.fsum(values[p] for p in path))
 
-    def least_sec(self, max_states: int, should_stop: Callable[[], bool]) -> float | None:
-        """What no cover costs less than, ties aside.
+    def least_sec(
+        self, max_states: int, should_stop: Callable[[], bool], *, surely: bool = False
+    ) -> float | None:
+        """What no cover is likely to cost less than, ties aside.
 
         Parameters
         ----------
         max_states, should_stop
             See :func:`collage.search.strategies.cover.cheapest_cover`.
+        surely : bool
+            What none can cost less than.
 
         Returns
         -------
         float or None
             None where the limit on states left that open.
         """
-        positions = range(len(self.candidates))
-        best = [p for p in self._best_of_blocks(positions, self.values) if p >= 0]
+        values = self.values
+        if surely:
+            values = [
+                value if measured else self.costs.lower_bound(candidate)
+                for candidate, value, measured in zip(
+                    self.candidates, values, self.measured, strict=True
+                )
+            ]
+        best = [p for p in self._best_of_blocks(range(len(values)), values) if p >= 0]
         blocks = [self.blocks[self._groups[p]] for p in best]
-        values = [self.values[p] for p in best]
-        cover = cheapest_of(self.graph, blocks, values, max_states, should_stop)
+        cover = cheapest_of(self.graph, blocks, [values[p] for p in best], max_states, should_stop)
         return cover.cost if cover is not None and cover.optimal else None
 
     def _best_of_blocks(self, positions: Sequence[int], values: Sequence[float]) -> list[int]:

@@ -136,6 +136,9 @@ class InsideCosts:
     def lower_bound(self, candidate: Candidate) -> float:
         return self._costs.lower_bound(candidate)
 
+    def likely_bound(self, candidate: Candidate) -> float:
+        return self._costs.likely_bound(candidate)
+
     def guess(self, candidate: Candidate) -> float:
         found = self._of(candidate, self._costs.guess(candidate))
         assert found is not None
@@ -181,6 +184,9 @@ class SeenCosts:
         return math.inf if seconds is None else seconds
 
     def lower_bound(self, candidate: Candidate) -> float:
+        return self.known(candidate)
+
+    def likely_bound(self, candidate: Candidate) -> float:
         return self.known(candidate)
 
     def guess(self, candidate: Candidate) -> float:

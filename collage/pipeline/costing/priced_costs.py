@@ -54,6 +54,9 @@ class PricedCosts:
     def lower_bound(self, candidate: Candidate) -> float:
         return self._costs.lower_bound(candidate) + self._of(candidate)
 
+    def likely_bound(self, candidate: Candidate) -> float:
+        return self._costs.likely_bound(candidate) + self._of(candidate)
+
     def guess(self, candidate: Candidate) -> float:
         return self._costs.guess(candidate) + self._of(candidate)
 

@@ -213,6 +213,7 @@ def search_stats(
         evaluated=result.evaluated if result else 0,
         sum_sec=result.partitioning.seconds if result and result.partitioning else None,
         bound_sec=(result.optimistic_sec or None) if result and result.evaluated else None,
+        likely_sec=(result.likely_sec or None) if result and result.evaluated else None,
         assumed_flops_per_sec=costs.assumed_flops_per_sec,
     )
 

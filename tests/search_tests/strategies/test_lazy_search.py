@@ -17,10 +17,8 @@ from collage.search.costs import TableCosts
 from collage.search.dataflow import DataflowGraph
 from collage.search.partitioning import Partitioning, make_partitioning, quotient, validate
 from collage.search.strategies.exhaustive import exhaustive_search
-from collage.search.strategies.lazy_search import (
-    SearchProgress,
-    search,
-)
+from collage.search.strategies.lazy_search import search
+from collage.search.strategies.outcome import SearchProgress
 from collage.testing.search_contract import (
     TARGETS,
     SearchContract,
@@ -256,6 +254,43 @@ def test_with_ties_costs_no_more_than_the_tolerance_above_the_least(
         assert seconds == math.fsum(table[c] for c in found.partitioning.candidates)
         assert found.optimistic_sec <= best <= seconds
         assert seconds <= (1 + tolerance) * (1 + tolerance / 2) * found.optimistic_sec + 1e-9
+
+
+@settings(max_examples=200, deadline=None)
+@given(instances(), st.randoms(use_true_random=False))
+def test_what_is_proven_holds_however_wrong_likely_bounds_are(
+    instance: Instance, rng: random.Random
+) -> None:
+    graph, table = instance
+    best = exhaustive_search(graph, list(table), TableCosts(table)).seconds
+    assert best is not None
+    usable = {c: s for c, s in table.items() if s < math.inf}
+    bounds = {c: rng.uniform(0.2, 1.0) * s for c, s in usable.items()}
+    likely = {c: max(bounds[c], rng.uniform(0.5, 1.5) * s) for c, s in usable.items()}
+    right = TableCosts(table, bounds, likely={c: min(s, table[c]) for c, s in likely.items()})
+    for costs in (TableCosts(table, bounds, likely=likely), right):
+        found = search(graph, list(table), costs, tolerance=0.02)
+        assert found.complete and found.partitioning is not None
+        validate(graph, found.partitioning)
+        seconds = found.partitioning.seconds
+        assert found.optimistic_sec <= best * (1 + 1e-9)
+        assert found.optimistic_sec <= found.likely_sec <= seconds * (1 + 1e-9)
+        assert seconds <= 1.02 * 1.01 * found.likely_sec + 1e-9
+    assert seconds <= 1.02 * 1.01 * best + 1e-9  # What is likely was right.
+
+
+def test_what_is_unlikely_to_be_better_is_not_measured() -> None:
+    graph, table = chain(40, (1, 2, 3, 4), seed=1)
+    bounds = {c: 0.6 * s for c, s in table.items()}
+    proving = TableCosts(table, bounds)
+    expecting = TableCosts(table, bounds, likely={c: 0.95 * s for c, s in table.items()})
+    proven, expected = (
+        search(graph, list(table), costs, tolerance=0.02) for costs in (proving, expecting)
+    )
+    assert len(expecting.asked) < 0.7 * len(proving.asked)
+    assert proven.partitioning is not None and expected.partitioning is not None
+    assert expected.partitioning.seconds <= 1.02 * 1.01 * (proven.partitioning.seconds or 0.0)
+    assert expected.optimistic_sec < expected.likely_sec
 
 
 @settings(max_examples=200, deadline=None)

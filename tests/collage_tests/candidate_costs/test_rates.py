@@ -1,0 +1,77 @@
+"""What candidates take by what others took."""
+
+from __future__ import annotations
+
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from collage.candidate_costs.rates import Rates
+from collage.cost import Cost
+from collage.search.candidates import Candidate
+from collage.search.dataflow import DataflowGraph
+from collage.targets import resolve_targets
+from collage.testing import graph
+
+WIDTHS = tuple(range(64, 640, 64))
+
+
+@pytest.fixture(scope="module")
+def products() -> DataflowGraph:
+    """Products of one row with square matrices, a ReLU after each."""
+
+    def body(emit: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        last: relax.Expr = x
+        for width, wider in zip(WIDTHS, (*WIDTHS[1:], WIDTHS[0]), strict=True):
+            weight = relax.const(tvm.runtime.empty((width, wider), "float32"))
+            last = emit(op.nn.relu(emit(op.matmul(last, weight))))
+        return last
+
+    return DataflowGraph.from_function(graph([(1, WIDTHS[0])], body)["main"])
+
+
+def singles(dataflow: DataflowGraph, name: str, target: str = "tvm") -> list[Candidate]:
+    found = next(t for t in resolve_targets(["llvm", "onednn"]) if t.name == target)
+    return [Candidate(1 << i, found) for i in range(len(dataflow)) if dataflow.op_name(i) == name]
+
+
+def size(index: int) -> int:
+    """Bytes that a product moves: a row, a matrix, a row."""
+    width, wider = WIDTHS[index], (*WIDTHS[1:], WIDTHS[0])[index]
+    return 4 * (width + width * wider + wider)
+
+
+def test_others_of_a_kind_take_about_what_is_typical_for_their_size(
+    products: DataflowGraph,
+) -> None:
+    rates = Rates(products)
+    *known, last = singles(products, "matmul")
+    for index, candidate in enumerate(known[:-1]):
+        rates.note(candidate, Cost.of_samples([1e-10 * size(index)]))
+    assert rates.likely_sec(last) == 0.0  # Too few to tell.
+    # One that was timed at a lucky moment, at a tenth of what the others take for their size.
+    rates.note(known[-1], Cost.of_samples([1e-11 * size(len(known) - 1)]))
+    assert rates.likely_sec(last) == pytest.approx(0.9e-10 * size(len(known)))
+
+
+def test_other_kinds_and_other_targets_say_nothing(products: DataflowGraph) -> None:
+    rates = Rates(products)
+    for candidate in singles(products, "matmul"):
+        rates.note(candidate, Cost.of_samples([1e-5]))
+    (relu, *_), (elsewhere, *_) = (
+        singles(products, "nn.relu"),
+        singles(products, "matmul", "onednn"),
+    )
+    assert rates.likely_sec(relu) == 0.0 and rates.likely_sec(elsewhere) == 0.0
+    assert rates.likely_sec(singles(products, "matmul")[0]) > 0.0
+
+
+def test_what_is_saved_does_not_learn(products: DataflowGraph) -> None:
+    rates = Rates(products)
+    first, *others = singles(products, "matmul")
+    saved = rates.saved()
+    for candidate in (first, *others):
+        rates.note(candidate, Cost.of_samples([1e-5]))
+    assert rates.likely_sec(first) > 0.0 and rates.best_flops_per_sec > 0.0
+    assert saved.likely_sec(first) == 0.0 and saved.best_flops_per_sec == 0.0
