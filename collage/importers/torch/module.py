@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from collage.backends.contract.errors import InputError, ModelError, telling_line
 from collage.importers.torch.caches import gives_cache, plain_caches, without_cache
+from collage.importers.torch.numbers import has_numbers, known_numbers
 
 ExampleInputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """What a module is called with, by position or by name."""
@@ -104,10 +105,12 @@ def export_module(
     args, kwargs = _call(module, example_inputs)
     failed: Exception | None = None
     # Strictly it reads the code, and takes bodies behind others that it otherwise does not.
-    ways = [(False, False), (True, False)] + [(False, True)] * gives_cache(module)
-    for strict, bare in ways:
+    ways = [(False, plain_caches), (True, plain_caches)]
+    ways += [(False, without_cache)] * gives_cache(module)
+    ways += [(False, known_numbers)] * has_numbers(module)
+    for strict, changed in ways:
         try:
-            with without_cache(module) if bare else plain_caches(module):
+            with changed(module):
                 program = _exported(module, args, kwargs, dynamic_shapes, strict=strict)
             return ExportedModule(name, program, inspect.signature(module.forward))
         except Exception as err:  # noqa: BLE001 - torch raises anything; the first says why
