@@ -31,7 +31,7 @@ def expand_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     operators.
     """
     if model.functions:
-        model = onnx.inliner.inline_local_functions(_in_one_version(model))
+        model = onnx.inliner.inline_local_functions(_with_defaults(_in_one_version(model)))
     for level in range(_DEEPEST):
         expander = _Expander(model, level)
         nodes = [inner for node in model.graph.node for inner in expander.expanded(node)]
@@ -57,6 +57,19 @@ def _in_one_version(model: onnx.ModelProto) -> onnx.ModelProto:
             if own.version != version and _mean_the_same(function, own, version):
                 own.version = version
     return copy
+
+
+def _with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Calls of the model's functions with the attributes that they leave out, in place: what is
+    inlined knows nothing of defaults."""
+    functions = {(each.domain, each.name, each.overload): each for each in model.functions}
+    for holder in (model.graph, *model.functions):
+        for node in all_nodes(holder):
+            called = functions.get((node.domain, node.op_type, node.overload))
+            given = {attribute.name for attribute in node.attribute}
+            defaults = called.attribute_proto if called is not None else ()
+            node.attribute.extend(each for each in defaults if each.name not in given)
+    return model
 
 
 def _mean_the_same(

@@ -177,3 +177,26 @@ def test_functions_may_be_written_for_another_version_than_the_model(version: in
     )
     model.functions.append(function)
     require_same(by_importer(model, {"x": x - 0.5}), [np.sqrt(np.abs(x - 0.5))])
+
+
+def test_attributes_that_calls_of_functions_leave_out() -> None:
+    """A function says what they are then; calls of other functions and in branches, too."""
+    text = """<ir_version: 10, opset_import: ["" : 18, "own" : 1]>
+        net (float[3, 4] x, bool c) => (float[3, 4] y) {
+            y = If (c) <
+                then_branch = then () => (float[3, 4] a) { a = own.Outer (x) },
+                else_branch = otherwise () => (float[3, 4] b) { b = own.Leaky <slope = 0.5> (x) }
+            >
+        }
+        <domain: "own", opset_import: ["" : 18]>
+        Leaky <slope: float = 0.1> (x) => (y) { y = LeakyRelu <alpha: float = @slope> (x) }
+        <domain: "own", opset_import: ["" : 18, "own" : 1]>
+        Outer <slope: float = 0.25> (x) => (y) {
+            z = own.Leaky <slope: float = @slope> (x)
+            y = own.Leaky (z)
+        }"""
+    model = onnx.parser.parse_model(text)
+    x = np.random.default_rng(3).standard_normal((3, 4), np.float32)
+    for condition, slope in ((True, 0.025), (False, 0.5)):
+        given = {"x": x, "c": np.array(condition)}
+        require_same(by_importer(model, given), [np.where(x < 0, slope * x, x)])

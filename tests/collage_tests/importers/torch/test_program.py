@@ -53,6 +53,25 @@ def test_training_mode_is_refused(tmp_path: Path) -> None:
         load_model(program)
 
 
+def test_dropout_that_knows_no_mode_is_refused() -> None:
+    """It was left out, so that the network gave what PyTorch's never gives."""
+    functional = torch.nn.functional
+
+    class Net(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, x: Any) -> Any:
+            kept = functional.dropout(x, 0.5, training=self.training)
+            mixed = functional.scaled_dot_product_attention(kept, kept, kept, dropout_p=0.1)
+            return mixed, functional.dropout(kept)
+
+    program = torch.export.export(Net().eval(), (torch.randn(1, 2, 3, 4),))
+    with pytest.raises(ModelError, match="drops elements at random") as caught:
+        load_model(program)
+    assert [reason.split(":")[0] for reason in caught.value.value] == [
+        "native_dropout",
+        "scaled_dot_product_attention",
+    ]
+
+
 def test_open_dimensions_of_a_file(tmp_path: Path) -> None:
     path = open_archive(tmp_path)
     (main,) = import_buckets(path, CPU, buckets_of({"x": ["4|8|10", 5]}))
