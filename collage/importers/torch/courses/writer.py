@@ -120,6 +120,12 @@ class Writer:
         node.meta["val"] = self.fakes.of(target, *given)
         return node
 
+    def in_order(self, one: Any) -> Any:
+        """A tensor whose elements lie in order, as functions are traced with; else what it is."""
+        if not isinstance(one, fx.Node) or not isinstance(one.meta["val"], torch.Tensor):
+            return one
+        return self.emit(aten.clone.default, one, memory_format=torch.contiguous_format)
+
     def copy(self, node: fx.Node, env: Mapping[fx.Node, Any]) -> fx.Node:
         """A node with other operands in place of its own.
 
@@ -136,6 +142,9 @@ class Writer:
             The new one.
         """
         target = node.target
+        if target is aten._to_copy.default and not isinstance(node.args[0], fx.Node):
+            # A number in a function of rows, where operands are of several types.
+            return self.emit(aten.full.default, [], node.args[0], dtype=node.kwargs["dtype"])
         args, kwargs = pytree.tree_map_only(fx.Node, env.__getitem__, (node.args, node.kwargs))
         made = self.graph.create_node(node.op, target, tuple(args), dict(kwargs), node.name)
         made.meta = {**node.meta, "val": self.fakes.like(node.meta.get("val"))}

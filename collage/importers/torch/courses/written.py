@@ -17,6 +17,7 @@ from torch._higher_order_ops.associative_scan import generic_associative_scan
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from collage.backends.contract.errors import ModelError
+from collage.importers.torch.courses.attending import attended
 from collage.importers.torch.courses.guessing import Known, rounds_of
 from collage.importers.torch.courses.looping import Loop, as_loop, scanned
 from collage.importers.torch.courses.symbols import as_tensors, is_check, reads_numbers
@@ -34,6 +35,7 @@ _DEAR = frozenset(
         *("conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
         *("convolution", "dot", "einsum", "gru", "linalg_multi_dot", "linear", "lstm", "matmul"),
         *("mm", "mv", "rnn_relu", "rnn_tanh", "scaled_dot_product_attention", "tensordot"),
+        "flex_attention",
     ]
 )
 """Operators that are not computed for nothing."""
@@ -245,9 +247,12 @@ class Written:
 
         return self._traced(whole, [*rows, *others])
 
+    def _attend(self, node: fx.Node, *args: Any) -> Sequence[Any]:
+        return attended(self._writer, self._traced, node, args)
+
     def _traced(self, function: Callable[..., Any], given: Sequence[Any]) -> Sequence[Any]:
         fakes = [self._writer.fakes.like(_value(one)) for one in given]
-        return self.inline(make_fx(function)(*fakes), given)
+        return self.inline(make_fx(function)(*fakes), [self._writer.in_order(one) for one in given])
 
     def _looping(self, loop: Loop, states: Sequence[Any], others: Sequence[Any]) -> Sequence[Any]:
         given = self._as_nodes([*states, *others])
@@ -337,5 +342,6 @@ _OPERATORS: dict[str, Callable[..., Sequence[Any]]] = {
     "scan": Written._scan,
     "map_impl": Written._over_rows,
     "associative_scan": Written._combine,
+    "flex_attention": Written._attend,
 }
 """By the name of PyTorch's operator that has bodies."""
