@@ -14,7 +14,14 @@ from tvm.relax import op
 from collage.importers.onnx.operators.node import Node, Refused, const, dtype_of, shape_of
 
 
-def _mixture(node: Node) -> relax.Expr:
+def mixture(node: Node) -> relax.Expr:
+    """Of a node with the inputs of ``MoE``.
+
+    Raises
+    ------
+    Refused
+        For a mixer, a limit or an activation that has no definition here.
+    """
     if node.integer("use_sparse_mixer", 0) or node.integer("swiglu_limit_after_activation", 0):
         raise Refused("a sparse mixer, or a limit behind the activation")
     emit, shape, kind = node.emit, node.shape(0), node.dtype(0)
@@ -98,4 +105,4 @@ def _swish_gated(node: Node, gate: relax.Expr, line: relax.Expr) -> relax.Expr:
     return emit(op.multiply(emit(op.multiply(gate, open_by)), op.add(line, const(beta, kind))))
 
 
-MICROSOFT = {"MoE": _mixture}
+MICROSOFT = {"MoE": mixture}

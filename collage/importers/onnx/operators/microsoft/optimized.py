@@ -22,7 +22,6 @@ from collage.importers.onnx.operators.node import (
     Refused,
     const,
     dtype_of,
-    fixed_tensor,
     shape_of,
 )
 from collage.importers.onnx.operators.windows.convolution import Window, convolve
@@ -164,9 +163,9 @@ def _dynamic_matmul(node: Node) -> relax.Expr:
     whole, scales = _whole_weights(node, 1, 3), node.constant(2)
     if whole is not None and scales is not None and is_product(whole, node.shape(0)):
         made = stepped_matmul(node.operand(0), whole, scales.reshape(-1))
-        return _with_bias(node, node.emit(made), 4)
+        return with_bias(node, node.emit(made), 4)
     product = op.matmul(stepped(node.emit, node.operand(0)), meant(node, 1, 2, 3))
-    return _with_bias(node, node.emit(product), 4)
+    return with_bias(node, node.emit(product), 4)
 
 
 def _whole_weights(node: Node, index: int, zero: int) -> Array | None:
@@ -180,10 +179,11 @@ def _whole_weights(node: Node, index: int, zero: int) -> Array | None:
 
 def _matmul_to_float(node: Node) -> relax.Expr:
     product = node.emit(op.matmul(meant(node, 0, 2, 4), meant(node, 1, 3, 5)))
-    return _with_bias(node, product, 6)
+    return with_bias(node, product, 6)
 
 
-def _with_bias(node: Node, x: relax.Expr, index: int) -> relax.Expr:
+def with_bias(node: Node, x: relax.Expr, index: int) -> relax.Expr:
+    """A sum with an input, where it is there."""
     return node.emit(op.add(x, node.operand(index))) if node.has(index) else x
 
 
@@ -193,7 +193,7 @@ def _fused_conv(node: Node) -> relax.Expr:
     if node.has(2):
         column = [1, node.shape(2)[0]] + [1] * (len(node.shape(0)) - 2)
         x = node.emit(op.add(x, node.emit(op.reshape(node.operand(2), column))))
-    x = _with_bias(node, x, 3)
+    x = with_bias(node, x, 3)
     return _activated(node, x, [float(v) for v in node.attributes.get("activation_params", ())])
 
 
@@ -233,42 +233,12 @@ def _quick_gelu(node: Node) -> relax.Expr:
     return node.emit(op.multiply(x, gate))
 
 
-def _few_bits(node: Node) -> relax.Expr:
-    """A product by weights of 4 or 8 bits, which have a scale for each block of a row."""
-    bits, rows, columns = (node.integer(name, 0) for name in ("bits", "N", "K"))
-    bits, block = bits or 4, node.integer("block_size", 0)
-    if bits not in (4, 8) or node.has(4):
-        raise Refused(f"weights of {bits} bits, or in another order")
-    values = _unpacked(node.fixed(1, "weights"), bits).reshape(rows, -1, block)
-    blocks = values.shape[1]
-    scales = node.fixed(2, "scales").astype("float32").reshape(rows, blocks, 1)
-    points: Array = np.full((rows, blocks, 1), 1 << (bits - 1), "float32")
-    if node.has(3):
-        given = node.fixed(3, "zero points")
-        packed = given.dtype == np.uint8
-        whole = _unpacked(given.reshape(rows, -1), bits) if packed else given.reshape(rows, -1)
-        points = whole[:, :blocks].astype("float32").reshape(rows, blocks, 1)
-    weights = ((values - points) * scales).reshape(rows, -1)[:, :columns]
-    kind = node.dtype(0)
-    turned = fixed_tensor(weights.T.astype(kind).copy())
-    return _with_bias(node, node.emit(op.matmul(node.operand(0), turned)), 5)
-
-
-def _unpacked(packed: Array, bits: int) -> Array:
-    """Bytes as the numbers in them, the lower half first."""
-    if bits == 8:
-        return packed.astype("float32")
-    halves = np.stack([packed & 15, packed >> 4], -1)
-    return halves.reshape(*packed.shape[:-1], -1).astype("float32")
-
-
 MICROSOFT = {
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "FusedConv": _fused_conv,
     "FusedGemm": _fused_gemm,
     "FusedMatMul": _fused_matmul,
     "MatMulIntegerToFloat": _matmul_to_float,
-    "MatMulNBits": _few_bits,
     "QGemm": _quantized_gemm,
     "QLinearAdd": _of_two(op.add),
     "QLinearConcat": _joined,
