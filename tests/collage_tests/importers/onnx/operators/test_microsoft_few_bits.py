@@ -32,7 +32,7 @@ def _packed(*shape: int) -> NDArray[np.uint8]:
 
 
 def _unpacked(packed: Any, bits: int) -> Any:
-    """Numbers of few bits along the last axis. onnxruntime may round what they are multiplied by."""
+    """Numbers of few bits along the last axis; onnxruntime may round what they multiply."""
     single = np.unpackbits(packed, -1, bitorder="little").reshape(*packed.shape[:-1], -1, bits)
     return (single << np.arange(bits)).sum(-1).astype("float32")
 
