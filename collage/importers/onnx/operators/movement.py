@@ -129,7 +129,13 @@ def _cumulative_product(node: Node) -> relax.Expr:
     return emit(op.flip(x, axis)) if backwards else x
 
 
+def _sequence_length(node: Node) -> relax.Expr:
+    """How many tensors a sequence holds, which is known from how it was made."""
+    return const(len(node.operand(0).ty.fields), "int64")
+
+
 CONVERTERS = {
+    "SequenceLength": _sequence_length,
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _space_to_depth,
     "ReverseSequence": _reverse_sequence,

@@ -200,3 +200,17 @@ def test_attributes_that_calls_of_functions_leave_out() -> None:
     for condition, slope in ((True, 0.025), (False, 0.5)):
         given = {"x": x, "c": np.array(condition)}
         require_same(by_importer(model, given), [np.where(x < 0, slope * x, x)])
+
+
+def test_how_many_tensors_a_sequence_holds() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+        net (float[5, 3] x) => (float[1, 3] y, int64 n) {
+            two = Constant <value_int = 2> ()
+            parts = SplitToSequence <axis = 0> (x, two)
+            n = SequenceLength (parts)
+            last = Constant <value_int = -1> ()
+            y = SequenceAt (parts, last)
+        }"""
+    x = np.random.default_rng(5).standard_normal((5, 3), np.float32)
+    found = by_importer(onnx.parser.parse_model(text), {"x": x})
+    require_same(found, [x[4:], np.array(3)])

@@ -233,7 +233,19 @@ def _quick_gelu(node: Node) -> relax.Expr:
     return node.emit(op.multiply(x, gate))
 
 
+def _distances(node: Node) -> relax.Expr:
+    """Between all rows of one matrix and all of another, as scikit-learn's neighbours want them."""
+    metric, emit = node.text("metric", "sqeuclidean"), node.emit
+    if metric not in ("euclidean", "sqeuclidean"):
+        raise Refused(f"the metric '{metric}'")
+    x, y = (emit(op.expand_dims(node.operand(i), 1 - i)) for i in range(2))
+    apart = emit(op.subtract(x, y))
+    squares = emit(op.sum(emit(op.multiply(apart, apart)), [2]))
+    return op.sqrt(squares) if metric == "euclidean" else squares
+
+
 MICROSOFT = {
+    "CDist": _distances,
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "FusedConv": _fused_conv,
     "FusedGemm": _fused_gemm,

@@ -163,16 +163,9 @@ def test_quick_gelu() -> None:
     compare("QuickGelu", {"x": real(3, 8)}, alpha=1.5)
 
 
-@pytest.mark.parametrize("points", [True, False])
-@pytest.mark.parametrize("bits", [4, 8])
-def test_weights_of_few_bits(bits: int, points: bool) -> None:
-    rows, columns, block = 6, 64, 16
-    blocks = columns // block
-    given = {"x": real(3, columns), "B": whole("uint8", rows, blocks, block * bits // 8)}
-    given["S"] = real(rows * blocks)
-    if points:
-        given["Z"] = whole("uint8", rows * blocks * bits // 8)
-    compare("MatMulNBits", given, 1e-3, N=rows, K=columns, bits=bits, block_size=block)
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
+def test_distances_between_rows(metric: str) -> None:
+    compare("CDist", {"a": real(3, 5), "b": real(4, 5)}, metric=metric)
 
 
 def steps(kind: str, *shape: int, scale: float = 0.03, zero: int = 20) -> dict[str, Array]:
