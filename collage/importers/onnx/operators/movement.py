@@ -134,7 +134,17 @@ def _sequence_length(node: Node) -> relax.Expr:
     return const(len(node.operand(0).ty.fields), "int64")
 
 
+def _one_of_sequence(node: Node) -> relax.Expr | None:
+    """By its place, which may be counted from the end."""
+    place = int(node.fixed(1, "place").item())
+    length = len(node.operand(0).ty.fields)
+    if not -length <= place < length:
+        raise Refused(f"there is no tensor {place} in a sequence of {length}")
+    return relax.TupleGetItem(node.operand(0), place % length)
+
+
 CONVERTERS = {
+    "SequenceAt": _one_of_sequence,
     "SequenceLength": _sequence_length,
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _space_to_depth,
