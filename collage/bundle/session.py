@@ -91,6 +91,12 @@ class SessionMethods(ABC):
         if run_options is not None:
             raise InputError("a bundle's run takes no run_options", value=run_options)
         names = [info.name for info in self.inputs]
+        if not isinstance(input_feed, Mapping):
+            raise InputError(
+                f"inputs are given by name, for example {{'{names[0] if names else 'x'}': array}}; "
+                f"not as a {type(input_feed).__name__}",
+                value=type(input_feed).__name__,
+            )
         if unknown := [name for name in input_feed if name not in names]:
             raise InputError(
                 f"unknown input '{unknown[0]}'; the model takes {', '.join(names)}", value=unknown
@@ -101,7 +107,7 @@ class SessionMethods(ABC):
                 value=missing,
             )
         places = {info.name: index for index, info in enumerate(self.outputs)}
-        wanted = list(output_names or places)
+        wanted = [output_names] if isinstance(output_names, str) else list(output_names or places)
         if strange := [name for name in wanted if name not in places]:
             raise InputError(
                 f"unknown output '{strange[0]}'; the model gives {', '.join(places)}",

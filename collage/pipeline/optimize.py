@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from collage.backends.contract import TargetSet
-from collage.backends.contract.errors import MemoryLimitError, ShapeError, UserError
+from collage.backends.contract.errors import ShapeError, UserError
 from collage.backends.toolchain.children.fork_server import fork_servers
 from collage.cost.base import CostModel
 from collage.cost.device import available_cores, policy_of
@@ -25,6 +25,7 @@ from collage.pipeline.computable import require_codegen_targets
 from collage.pipeline.costing import choose_costing
 from collage.pipeline.expected_buckets import expected_buckets
 from collage.pipeline.imported import import_functions
+from collage.pipeline.inputs.arguments import require_well_formed
 from collage.pipeline.inputs.samples import Inputs
 from collage.pipeline.limits import Budget, answering, few_own_threads
 from collage.pipeline.one_function import Search
@@ -205,11 +206,7 @@ def optimize(
     >>> again.module.script() == result.module.script()
     True
     """
-    if memory_limit_bytes is not None and memory_limit_bytes < 1:
-        raise MemoryLimitError(
-            f"memory_limit_bytes is {memory_limit_bytes}, and has to be positive",
-            value=memory_limit_bytes,
-        )
+    require_well_formed(shapes, pin, ban, memory_limit_bytes, time_budget_sec, num_threads)
     if covers < 1:
         raise UserError(f"covers is {covers}, and has to be 1 or more", value=covers)
     max_error = checked_error(max_error, precision)

@@ -102,6 +102,8 @@ def export_module(
     name = type(module).__name__
     if not is_module(module):
         raise InputError(f"dynamic_shapes are for a torch.nn.Module, not for a {name}", value=name)
+    if scripted := _scripted({"": module}):
+        raise ModelError(f"torch.export cannot export '{name}': {scripted}", value=name)
     args, kwargs = _call(module, example_inputs)
     failed: Exception | None = None
     # Strictly it reads the code, and takes bodies behind others that it otherwise does not.
@@ -116,7 +118,8 @@ def export_module(
         except Exception as err:  # noqa: BLE001 - torch raises anything; the first says why
             failed = failed or err
     assert failed is not None, "it was tried"
-    reason = _packed(failed) or _undecided(failed) or telling_line(failed)
+    parts = dict(module.named_modules())
+    reason = _packed(failed) or _undecided(failed) or _scripted(parts) or telling_line(failed)
     raise ModelError(f"torch.export cannot export '{name}': {reason}", value=name) from failed
 
 
@@ -131,6 +134,21 @@ def _exported(
         return torch.export.export(
             module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
         )
+
+
+def _scripted(parts: Mapping[str, Any]) -> str | None:
+    """What to do about parts of TorchScript's, as ``torch.jit`` makes them; None without any."""
+    import torch
+
+    compiled = (path for path, part in parts.items() if isinstance(part, torch.jit.ScriptModule))
+    found = next(compiled, None)
+    if found is None:
+        return None
+    which = f"its part '{found}'" if found else "it"
+    return (
+        f"{which} is TorchScript's, of torch.jit.trace or torch.jit.script; give the "
+        "torch.nn.Module that was compiled, or the model as ONNX"
+    )
 
 
 def _packed(error: Exception) -> str | None:

@@ -45,7 +45,7 @@ def test_gives_what_onnxruntime_gives(
     (taken,), (given,) = session.get_inputs(), session.get_outputs()
     feed = {taken.name: np.random.default_rng().standard_normal(taken.shape, np.float32)}
     (want,) = peer.run(None, feed)
-    for names in (None, [], [given.name]):
+    for names in (None, [], [given.name], given.name):
         (got,) = session.run(names, feed)
         assert np.abs(got - want).max() <= 1e-3 * np.abs(want).max()
     twice = session.run([given.name, given.name], feed)
@@ -62,5 +62,7 @@ def test_says_what_is_wrong_with_a_call(optimized: Optimized) -> None:
         session.run(None, {name: image, "picture": image})
     with pytest.raises(InputError, match="unknown output 'scores'; the model gives"):
         session.run(["scores"], {name: image})
+    with pytest.raises(InputError, match=r"inputs are given by name.* not as a list"):
+        session.run(None, [image])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="takes no run_options"):
         session.run(None, {name: image}, object())  # type: ignore[arg-type]

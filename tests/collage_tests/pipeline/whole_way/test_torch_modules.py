@@ -305,6 +305,18 @@ def test_what_cannot_be_taken_is_refused(
         collage.optimize(module, ["llvm"], example_inputs=examples)
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_torchscript_is_refused_with_what_to_give() -> None:
+    """A module of it has no signature, and PyTorch's error about a part says nothing of it."""
+    scripted = torch.jit.script(torch.nn.Linear(2, 2))
+    for module, which in (
+        (scripted, "it is"),
+        (torch.nn.Sequential(torch.nn.ReLU(), scripted), "its part '1' is"),
+    ):
+        with pytest.raises(ModelError, match=f"{which} TorchScript's.*give the torch.nn.Module"):
+            collage.optimize(module, ["llvm"], example_inputs=torch.ones(1, 2))
+
+
 def test_what_writes_into_its_input_is_said_and_computes_the_same(tmp_path: Path) -> None:
     """An activation in place at the very beginning is no reason to have no answer."""
     module = torch.nn.Sequential(torch.nn.ReLU(inplace=True), torch.nn.Linear(5, 3)).eval()
