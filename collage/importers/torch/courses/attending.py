@@ -99,7 +99,7 @@ def _hands_on(body: fx.GraphModule) -> bool:
     """Whether a body gives the score that it was given."""
     first = next(iter(body.graph.nodes))
     (output,) = body.graph.find_nodes(op="output")
-    return pytree.tree_leaves(output.args) == [first]
+    return bool(pytree.tree_leaves(output.args) == [first])
 
 
 def _picking(body: fx.GraphModule) -> fx.GraphModule:
