@@ -183,7 +183,22 @@ def _matmul_to_float(node: Node) -> relax.Expr:
 
 
 def with_bias(node: Node, x: relax.Expr, index: int) -> relax.Expr:
-    """A sum with an input, where it is there."""
+    """A sum with an input, where it is there.
+
+    Parameters
+    ----------
+    node : Node
+        Whose input it is.
+    x : relax.Expr
+        What it is added to.
+    index : int
+        Of the input.
+
+    Returns
+    -------
+    relax.Expr
+        The sum, or what was given.
+    """
     return node.emit(op.add(x, node.operand(index))) if node.has(index) else x
 
 
