@@ -128,6 +128,9 @@ class Region {
   int one_pixel_high(int tensor, size_t at);
   bool has_kernel(const dims& x, const dims& w, const dims& out, const std::vector<int64_t>& ints);
   void conv_of_line(const Op& op, size_t at);
+  // operators/multiplied.h
+  bool is_multiplied(const Op& op, const dims& w);
+  void conv_of_multiplied(const Op& op, size_t at);
   // operators/select.h
   void select(const Op& op);
   // operators/interleave.h

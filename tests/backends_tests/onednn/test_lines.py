@@ -1,4 +1,5 @@
-"""Depthwise convolutions along one axis: by kernels of pictures, whatever stands around them."""
+"""Depthwise convolutions along one axis, or of several channels of each: by kernels of pictures of
+one channel of each, whatever stands around them."""
 
 from __future__ import annotations
 
@@ -26,25 +27,38 @@ SEED = int(np.random.SeedSequence().entropy) % 2**32
 class Line:
     """A convolution, and what it is between."""
 
-    x: tuple[int, int, int]
+    x: tuple[int, ...]
     kernel: int
     stride: int = 1
     dilation: int = 1
+    multiplier: int = 1
     added: bool = False
     between: bool = False
 
     def body(self, emit: Emit, x: relax.Expr, rng: np.random.Generator) -> relax.Expr:
         channels, pad = self.x[1], (self.kernel - 1) * self.dilation // 2
-        weights = constant(channels, 1, self.kernel, scale=self.kernel**-0.5, rng=rng)
+        rank, made = len(self.x) - 2, channels * self.multiplier
+        conv = op.nn.conv1d if rank == 1 else op.nn.conv2d
+        taps, ones = (self.kernel,) * rank, (1,) * rank
+        weights = constant(made, 1, *taps, scale=self.kernel ** (-rank / 2), rng=rng)
         if self.between:  # It comes as channels last, and goes on so.
-            points = constant(channels, channels, 1, scale=channels**-0.5, rng=rng)
-            x = emit(op.nn.relu(emit(op.nn.conv1d(x, points))))
-        attrs = {"strides": [self.stride], "padding": [pad, pad], "dilation": [self.dilation]}
-        y = emit(op.nn.conv1d(x, weights, groups=channels, **attrs))
-        y = emit(op.add(y, constant(1, channels, 1, rng=rng)))
-        y = emit(op.add(y, x)) if self.added else y
+            points = constant(channels, channels, *ones, scale=channels**-0.5, rng=rng)
+            x = emit(op.nn.relu(emit(conv(x, points))))
+        attrs = {
+            "strides": [self.stride] * rank,
+            "padding": [pad] * (2 * rank),
+            "dilation": [self.dilation] * rank,
+        }
+        y = emit(conv(x, weights, groups=channels, **attrs))
+        y = emit(op.add(y, constant(1, made, *ones, rng=rng)))
+        if self.added:
+            several = x if self.multiplier == 1 else emit(op.concat([x] * self.multiplier, axis=1))
+            y = emit(op.add(y, several))
         y = op.nn.relu(y)
-        return op.nn.conv1d(emit(y), points) if self.between else y
+        if not self.between:
+            return y
+        points = constant(channels, made, *ones, scale=made**-0.5, rng=rng)
+        return conv(emit(y), points)
 
 
 LINES = {
@@ -54,6 +68,10 @@ LINES = {
     "added": Line((3, 8, 20), 7, added=True),
     "far": Line((1, 8, 90), 3, dilation=16),
     "between": Line((1, 32, 50), 3, dilation=4, added=True, between=True),
+    "several_of_a_line": Line((2, 8, 30), 3, multiplier=3),
+    "several": Line((2, 12, 14, 15), 7, stride=2, multiplier=2),
+    "several_odd": Line((1, 5, 9, 11), 3, multiplier=4),
+    "several_between": Line((1, 32, 10, 9), 3, multiplier=2, added=True, between=True),
 }
 
 

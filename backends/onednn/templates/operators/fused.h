@@ -123,7 +123,10 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
     pd = choose(attributes(op, fused, sum_at, true, nullptr));
   }
   if (!pd.get(true)) throw std::runtime_error("oneDNN has no such convolution");
-  if (!transposed && axes == 1 && !scaling && !good(pd)) return conv_of_line(op, at);
+  if (!transposed && !scaling && !good(pd)) {
+    if (axes == 1) return conv_of_line(op, at);
+    if (is_multiplied(op, tensor_dims(w))) return conv_of_multiplied(op, at);
+  }
 
   int src = in_layout(x, pd.src_desc());
   int dst = -1;

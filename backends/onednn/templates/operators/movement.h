@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "interleave.h"
-#include "lines.h"
+#include "multiplied.h"
 
 namespace collage_onednn {
 
