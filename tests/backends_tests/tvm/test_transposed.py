@@ -18,11 +18,11 @@ from collage.cost.reference import evaluate, largest_error
 EXTENTS = (7, 5, 4)
 
 
-def drawn(rng: np.random.Generator, rank: int) -> dict[str, Any]:
-    """Attributes of one problem, all that the operator has."""
+def drawn(rng: np.random.Generator, rank: int, *, dilated: bool = True) -> dict[str, Any]:
+    """Attributes of one problem, all that the operator has; its result has elements."""
     strides = rng.integers(1, 5, rank)
     kernel = rng.integers(1, 6, rank)
-    dilation = rng.integers(1, 4, rank) if rng.integers(2) else np.ones(rank, int)
+    dilation = rng.integers(1, 4, rank) if dilated and rng.integers(2) else np.ones(rank, int)
     reach = (kernel - 1) * dilation
     return {
         "kernel": kernel.tolist(),
@@ -60,7 +60,7 @@ def test_a_cpu_makes_ordinary_convolutions_of_them(rank: int) -> None:
     """Of any stride, padding and groups, with elements that no place of the result reads."""
     rng = np.random.default_rng()
     for _ in range(4):
-        attrs = {**drawn(rng, rank), "channels_last": False, "dilation": [1] * rank}
+        attrs = {**drawn(rng, rank, dilated=False), "channels_last": False}
         kernel = attrs.pop("kernel")
         mod = convolution(
             (2, 8, *EXTENTS[:rank]), (12, *kernel), (), "float32", transposed=True, **attrs
