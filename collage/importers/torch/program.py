@@ -25,6 +25,8 @@ from collage.importers.torch.archive import is_archive, require_safe
 from collage.importers.torch.module import ExportedModule
 from collage.structure import Signature
 
+_SPARSE = "it holds a sparse tensor; give it dense (to_dense()), or add up rows (index_add)"
+
 
 class TorchProgramImporter(FileImporter):
     """Reads ``torch.export.save`` archives.
@@ -147,9 +149,8 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     except ModelError:
         raise
     except Exception as err:  # the translator asserts, and raises errors of several kinds
-        raise ModelError(
-            f"the program cannot be imported: {telling_line(err)}", value=name
-        ) from err
+        reason = _SPARSE if "SparseTensorImpl" in str(err) else telling_line(err)
+        raise ModelError(f"the program cannot be imported: {reason}", value=name) from err
     return reject_shapes(shapes, replace(model, signature=signature, chosen=tuple(chosen)))
 
 

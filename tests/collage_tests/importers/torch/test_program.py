@@ -72,6 +72,20 @@ def test_dropout_that_knows_no_mode_is_refused() -> None:
     ]
 
 
+def test_sparse_tensors_are_refused_with_what_to_give() -> None:
+    class Net(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.edges = torch.eye(5).to_sparse()
+
+        def forward(self, x: Any) -> Any:
+            return torch.sparse.mm(self.edges, x)
+
+    program = torch.export.export(Net(), (torch.randn(5, 3),))
+    with pytest.raises(ModelError, match=r"it holds a sparse tensor; give it dense"):
+        load_model(program)
+
+
 def test_open_dimensions_of_a_file(tmp_path: Path) -> None:
     path = open_archive(tmp_path)
     (main,) = import_buckets(path, CPU, buckets_of({"x": ["4|8|10", 5]}))
