@@ -55,6 +55,16 @@ def _strided_slice(_: relax.Call, args: list[Value]) -> Value:
     return x[tuple(index)]
 
 
+def _slice_scatter(call: relax.Call, args: list[Value]) -> Value:
+    x, source, begin, end, stride = args
+    found = np.array(x)
+    axis = int(call.attrs.axis) % found.ndim
+    # Bounds that reach beyond the tensor are cut off, as those of slices are.
+    places = slice(int(begin), int(end), int(stride))
+    found[(slice(None),) * axis + (places,)] = source
+    return found
+
+
 def _take(call: relax.Call, args: list[Value]) -> Value:
     x, indices = args[0], np.asarray(args[1])
     axis = call.attrs.axis
@@ -158,6 +168,7 @@ SHAPES: OperatorTable = {
     "relax.stack": _stack,
     "relax.split": _split,
     "relax.strided_slice": _strided_slice,
+    "relax.slice_scatter": _slice_scatter,
     "relax.take": _take,
     "relax.gather_elements": _gather_elements,
     "relax.nn.pad": _pad,

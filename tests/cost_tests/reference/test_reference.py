@@ -130,6 +130,7 @@ ON_IMAGE: dict[str, Build] = {
     "split": lambda x: op.split(x, [2, 5], 1),
     "split_even": lambda x: op.split(x, 2, 1),
     "slice": lambda x: op.strided_slice(x, [1, 3], [1, 8], [7, 0], [2, -3]),
+    "slice_scatter": lambda x: op.slice_scatter(x, op.nn.relu(weight(2, 8, 3, 9)), 2, 7, 2, axis=2),
     "pad": lambda x: op.nn.pad(x, [0, 0, 1, 0, 2, 1, 0, 3], pad_value=0.5),
     "pad_reflect": lambda x: op.nn.pad(x, [0, 0, 0, 0, 2, 1, 1, 3], pad_mode="reflect"),
     "take": lambda x: op.take(x, relax.const(np.array([3, 0, 3], "int64")), axis=2),
