@@ -27,6 +27,7 @@ from collage.backends.contract.errors import CollageError, CompileError, telling
 from collage.backends.contract.relax_codegen import CodegenFailures, codegen_options, target_of
 from collage.backends.devices import FLUSHED, common_device
 from collage.backends.link import CompiledLibrary, link
+from collage.backends.relax.modules.content_names import name_by_content
 from collage.backends.relax.modules.courses import put_back, set_aside
 from collage.backends.relax.modules.cuda_graph import all_capturable, copy_inputs
 from collage.backends.relax.modules.denormals import flush_denormals
@@ -160,7 +161,10 @@ def build_executable(
     mod, courses = set_aside(mod)
     if cuda_graph:
         mod = copy_inputs(mod)
-    mod = _run_codegen(lower_native(mod, targets, context), targets, context)
+    mod = lower_native(mod, targets, context)
+    if kind.links_kernels:
+        mod = name_by_content(mod)
+    mod = _run_codegen(mod, targets, context)
     mod = put_back(mod, courses)
     if kind.denormals(context) == FLUSHED:
         own = {b.name for b, _ in members_of(ExternalBackend, targets) if b.own_threads}

@@ -39,6 +39,8 @@ class DeviceKind(ABC):
         bytes as one operator; otherwise ``quantize`` and ``dequantize`` stay around both.
     cuts_splits : bool
         Whether its libraries want slices in the place of a split into a few parts.
+    links_kernels : bool
+        Whether kernels are compiled one by one, and known again by their text.
     reads_mapped : bool
         Whether kernels read weights that are mapped from files where they lie; otherwise it has a
         copy of them.
@@ -61,6 +63,7 @@ class DeviceKind(ABC):
     has_attention: ClassVar[bool] = False
     folds_quantized: ClassVar[bool] = False
     cuts_splits: ClassVar[bool] = False
+    links_kernels: ClassVar[bool] = False
     reads_mapped: ClassVar[bool] = False
 
     def __repr__(self) -> str:

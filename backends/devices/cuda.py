@@ -40,6 +40,7 @@ class _CudaDevice(DeviceKind):
     lock_poll_sec = 0.002
     """A GPU changes hands every few dozen milliseconds."""
     captures_graphs = True
+    links_kernels = True
     channels_last = True
     has_attention = True
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,13 +19,8 @@ from collage.backends.contract.errors import BackendUnavailableError, CompileErr
 from collage.backends.toolchain import compiling
 from collage.backends.toolchain.artifact_cache import make_once
 from collage.backends.toolchain.cuda_driver import DRIVER
-from collage.backends.toolchain.cuda_toolkit import (
-    arch_flags,
-    arch_of,
-    compute_capability,
-    cudart,
-    find_toolkit,
-)
+from collage.backends.toolchain.cuda_toolkit import arch_of, compute_capability, cudart
+from collage.backends.toolchain.kernels.compile import compile_kernels
 
 _CALLBACK = "tvm_callback_cuda_compile"
 
@@ -177,49 +171,3 @@ def nvcc_compiles(device: tvm.target.Target, context: BuildContext) -> Iterator[
     tvm_ffi.register_global_func(_CALLBACK, lambda code, *_: compile_code(code), override=True)
     with device:
         yield
-
-
-def compile_kernels(code: str, context: BuildContext, arch: str) -> bytes:
-    """Compile TVM's generated CUDA source to a fatbin with machine code of one architecture.
-
-    Parameters
-    ----------
-    code : str
-        CUDA C++.
-    context : BuildContext
-        Compiler and cache folder.
-    arch : str
-        For example ``sm_90a``.
-
-    Returns
-    -------
-    bytes
-        The fatbin, from the cache where the same source was compiled before.
-
-    Raises
-    ------
-    CompileError
-        When nvcc fails; carries its messages.
-    """
-    toolkit = find_toolkit()
-    key = "\0".join([code, toolkit.version, arch])
-    output = context.cache_dir / "fatbins" / f"{hashlib.sha256(key.encode()).hexdigest()}.fatbin"
-    command = (
-        *(str(toolkit.nvcc), "--fatbin", "-O3", "-std=c++17", *arch_flags(arch)),
-        *("-ccbin", context.cxx, f"-I{toolkit.include}", "--expt-relaxed-constexpr"),
-        "-U__CUDA_NO_HALF_OPERATORS__",
-        "-U__CUDA_NO_HALF_CONVERSIONS__",
-        "-U__CUDA_NO_BFLOAT16_OPERATORS__",
-        "-U__CUDA_NO_BFLOAT16_CONVERSIONS__",
-        "-U__CUDA_NO_BFLOAT162_OPERATORS__",
-        "-U__CUDA_NO_BFLOAT162_CONVERSIONS__",
-    )
-
-    def make(path: Path) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder, "kernels.cu")
-            source.write_text(code, encoding="utf-8")
-            compiling.run_tool([*command, "-o", str(path), str(source)])
-
-    make_once(output, make)
-    return output.read_bytes()

@@ -25,6 +25,7 @@ from collage.backends.devices import CPU, CUDA, device_of
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore
 from collage.backends.toolchain import cuda_runtime
 from collage.backends.toolchain.cuda_toolkit import arch_of
+from collage.backends.toolchain.kernels.compile import compile_kernels
 from collage.backends.tvm.cpu.schedules import Machine
 from collage.backends.tvm.options import TVMOptions
 
@@ -258,7 +259,7 @@ def _compile_with_nvcc(context: BuildContext, arch: str) -> None:
     """Let a building worker compile CUDA as this project does: our nvcc, no fast math."""
     cuda_runtime.load_runtime_or_stub(context)
     compile_code: Callable[[str], bytes] = functools.partial(
-        cuda_runtime.compile_kernels, context=context, arch=arch
+        compile_kernels, context=context, arch=arch
     )
     tvm_ffi.register_global_func(
         "tvm_callback_cuda_compile", lambda code, *_: compile_code(code), override=True

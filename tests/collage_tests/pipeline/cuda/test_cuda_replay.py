@@ -153,7 +153,7 @@ def new_cache(folder: Path) -> Path:
     """A cache folder that knows compiled objects, which tell nothing of choices, and no more."""
     cache = folder / "cache"
     cache.mkdir(parents=True)
-    for name in ("objects", "fatbins", "locks"):
+    for name in ("objects", "fatbins", "kernels", "locks"):
         shared = Config.from_environment().cache_dir / name
         shared.mkdir(parents=True, exist_ok=True)
         (cache / name).symlink_to(shared)
