@@ -245,6 +245,7 @@ _ELEMENTWISE = (
     *("abs", "ceil", "cos", "erf", "exp", "floor", "log", "negative", "round", "rsqrt", "sigmoid"),
     *("sign", "sin", "sqrt", "square", "tan", "tanh", "nn.relu", "nn.relu6", "nn.gelu"),
     *("nn.gelu_tanh", "nn.silu", "nn.selu", "nn.leakyrelu", "nn.softplus", "isnan", "isinf"),
+    *("isfinite", "trunc", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh"),
 )
 
 RULES: Mapping[str, Rule] = {

@@ -107,6 +107,18 @@ def test_everything_between_convolutions_follows() -> None:
     check(build(body, (2, 4, 6, 6), (1, 8, 7, 9)), permutes=2)
 
 
+def test_a_branch_that_counts_for_nothing_follows() -> None:
+    """As networks begin whose branches are scaled by 0: what is no number stays none."""
+
+    def body(emit: Emit, x: relax.Var) -> relax.Expr:
+        y = conv(emit, x, 8, 4)
+        zero, none = relax.const(0.0), relax.const(np.float32(np.nan))
+        branch = emit(op.where(emit(op.isfinite(conv(emit, y, 8, 8))), zero, none))
+        return op.max(emit(op.add(emit(op.trunc(emit(op.atan(branch)))), y)), axis=[1])
+
+    check(build(body, (1, 4, 6, 5)), permutes=1)
+
+
 def test_channel_shuffle_and_sequences() -> None:
     def body(emit: Emit, x: relax.Var) -> relax.Expr:
         y = conv(emit, x, 8, 4)
