@@ -19,6 +19,7 @@ from collage.normalize import (
     constants,
     convolutions,
     dense,
+    exact,
     experts,
     indexing,
     nary,
@@ -27,7 +28,7 @@ from collage.normalize import (
     pooling,
     stepped,
 )
-from collage.rewrite import apply_rules, merge_rules
+from collage.rewrite import Digits, apply_rules, merge_rules
 
 __all__ = ["normalize"]
 
@@ -85,7 +86,10 @@ def normalize(mod: tvm.IRModule) -> tvm.IRModule:
     mod = constants.share_constants(mod)
     mod = relax.transform.EliminateCommonSubexpr()(mod)
     mod = apply_rules(mod, stepped.RULES)
-    mod = apply_rules(mod, merge_rules(_FAMILIES))
+    digits = Digits()
+    mod = apply_rules(mod, merge_rules(_FAMILIES), digits)
+    # The last: whatever else looks for products of numbers has found them.
+    mod = apply_rules(mod, exact.RULES, digits)
     mod = constants.share_constants(mod)
     mod = relax.transform.EliminateCommonSubexpr()(mod)
     mod = relax.transform.CanonicalizeBindings()(mod)

@@ -18,12 +18,15 @@ from collage import rewrite as rw
 from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference.operators import OPERATORS
 from collage.cost.reference.operators.shapes import gather_elements
+from collage.cost.reference.rounding import HALF
 from collage.rewrite import ANY_CALL, TUPLE_ITEM, Rules, Scope
 
 _MAX_MATERIALIZED = 1 << 20
 """Elements up to which a folded constant may be larger than its operands together."""
 
 _HEAD_ELEMENTS = 64
+
+_FEW = 1 << 12
 
 _Fold = Callable[..., np.ndarray]
 
@@ -67,6 +70,13 @@ def _cumsum(call: relax.Call, x: np.ndarray) -> np.ndarray:
     return total - x.astype(total.dtype) if bool(call.attrs.exclusive) else total
 
 
+def _astype(call: relax.Call, x: np.ndarray) -> np.ndarray:
+    """Of another type; few numbers keep the digits that they lose, weights would take room."""
+    made: np.ndarray = x.astype(rw.dtype_of(call))
+    narrowed = made.dtype.name in HALF and x.dtype.kind == "f" and x.size <= _FEW
+    return np.where(np.isfinite(made), x, made) if narrowed else made
+
+
 def _plain(function: Callable[..., np.ndarray]) -> _Fold:
     return lambda call, *args: np.asarray(function(*args))
 
@@ -79,7 +89,7 @@ _FOLDERS: dict[str, _Fold] = {
     "nn.batch_flatten": _reshape,
     "permute_dims": lambda call, x: np.transpose(x, _axes(call)),
     "broadcast_to": lambda call, x: np.broadcast_to(x, static_shape(call)),
-    "astype": lambda call, x: x.astype(rw.dtype_of(call)),
+    "astype": _astype,
     "concat": lambda call, *xs: np.concatenate(xs, axis=_axis(call)),
     "stack": lambda call, *xs: np.stack(xs, axis=_axis(call)),
     "strided_slice": _strided_slice,

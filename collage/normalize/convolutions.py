@@ -6,6 +6,7 @@ import numpy as np
 from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
+from collage.cost.reference.rounding import HALF
 from collage.rewrite import (
     Rules,
     Scope,
@@ -21,6 +22,7 @@ _CHANNEL_FIRST = ("NCW", "NCHW", "NCDHW")
 _OUTPUT_FIRST = ("OIW", "OIHW", "OIDHW")
 _TRANSPOSED = ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
 _INPUT_FIRST = ("IOW", "IOHW", "IODHW")
+_MOST_SCALED = 64.0
 
 
 def _channel_vector(scope: Scope, expr: relax.Expr, shape: tuple[int, ...]) -> np.ndarray | None:
@@ -86,6 +88,27 @@ def _scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.add(scope.emit(scaled), _bias(scope, shift * scale, call))
 
 
+def _scale_of_data(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``conv(x * s, W)`` is ``conv(x, s * W)`` for a number ``s``, in half precision.
+
+    There a rounding less counts, and no weights are whole multiples of what bytes stand for.
+    """
+    scaled, weights = scope.call(call.args[0], "multiply"), scope.digits.value(call.args[1])
+    pair = None if scaled is None else operand_pair(scaled)
+    if pair is None or weights is None or dtype_of(call) not in HALF:
+        return None
+    number = scope.digits.value(pair[1])
+    alone = scope.only_use(call.args[0]) and static_shape(pair[0]) == static_shape(call.args[0])
+    if number is None or number.size != 1 or not alone:
+        return None
+    factor = float(number.reshape(()))
+    # Weights are to stay normal numbers.
+    if not 1 / _MOST_SCALED <= abs(factor) <= _MOST_SCALED:
+        return None
+    made = scope.digits.constant(weights * np.float64(factor), dtype_of(call.args[1]))
+    return with_attrs(call, pair[0], made)
+
+
 def _bias(scope: Scope, value: np.ndarray, like: relax.Call) -> relax.Expr:
     shape = (1, -1) + (1,) * (len(static_shape(like)) - 2)
     return scope.digits.constant(value.reshape(shape), dtype_of(like))
@@ -131,5 +154,6 @@ def spatial_padding(
 
 RULES: Rules = {
     "multiply": (_scale_into_weights,),
-    **dict.fromkeys(_CONVOLUTIONS, (_pad_into_convolution,)),
+    **dict.fromkeys(_CONVOLUTIONS, (_pad_into_convolution, _scale_of_data)),
+    **dict.fromkeys(_TRANSPOSED, (_scale_of_data,)),
 }

@@ -7,6 +7,7 @@ rebuilds it, and starts again until no rule has anything left to say. Passes tha
 rules of one call walk :func:`flat_bindings` themselves, over the same scope.
 """
 
+from collage.rewrite.digits import Digits
 from collage.rewrite.expressions import (
     RESHAPES,
     constant,
@@ -43,6 +44,7 @@ __all__ = [
     "ANY_CALL",
     "RESHAPES",
     "TUPLE_ITEM",
+    "Digits",
     "Rule",
     "Rules",
     "Scope",

@@ -46,7 +46,7 @@ def merge_rules(families: Sequence[Rules]) -> dict[str, tuple[Rule, ...]]:
     return merged
 
 
-def apply_rules(mod: tvm.IRModule, rules: Rules) -> tvm.IRModule:
+def apply_rules(mod: tvm.IRModule, rules: Rules, digits: Digits | None = None) -> tvm.IRModule:
     """The module with ``main`` rewritten until no rule applies, and dead code dropped on the way.
 
     Parameters
@@ -55,6 +55,8 @@ def apply_rules(mod: tvm.IRModule, rules: Rules) -> tvm.IRModule:
         ``main`` is straight-line code.
     rules : mapping of str to tuple of callable
         Those of one operator are asked in order; the first answer counts.
+    digits : Digits, optional
+        What is known of the constants, for other rules to go on with.
 
     Returns
     -------
@@ -80,7 +82,7 @@ def apply_rules(mod: tvm.IRModule, rules: Rules) -> tvm.IRModule:
     >>> [op_name(value) for var, value in flat_bindings(mod["main"])][0]
     'nn.relu'
     """
-    digits = Digits()
+    digits = Digits() if digits is None else digits
     for _ in range(_MAX_ROUNDS):
         mod, changed = _one_round(mod, rules, digits=digits)
         if not changed:

@@ -93,3 +93,69 @@ def test_a_small_network_on_constants_is_computed_beforehand() -> None:
     hidden = np.maximum(table.astype("float64") @ wide.astype("float64"), 0)
     wanted = 16 / (1 + np.exp(-hidden @ narrow.astype("float64")))
     np.testing.assert_allclose(constant(added.args[1]), wanted, rtol=2**-11 * 1.01, atol=1e-7)
+
+
+def number(bb: relax.BlockBuilder, value: float) -> relax.Expr:
+    """As the importer of PyTorch's programs writes a Python number that multiplies a tensor."""
+    return bb.emit(R.astype(relax.const(value, "float32"), "float16"))
+
+
+def test_numbers_that_half_precision_cannot_hold_multiply_in_float32() -> None:
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        y = bb.emit(R.exp(bb.emit(R.multiply(x, number(bb, 0.2)))))
+        return bb.emit(R.divide(y, number(bb, 0.3)))
+
+    normal = normalize(module([(4, 16)], body, "float16"))
+    wide = ["astype", "multiply", "astype"]
+    assert operators(normal) == [*wide, "exp", *wide]
+    products = [v for _, v in flat_bindings(normal["main"]) if "multiply" in str(v.op)]
+    found = [float(constant(product.args[1])) for product in products]
+    np.testing.assert_allclose(found, [0.2, 1 / 0.3], rtol=2**-23)
+    again = normalize(normal)
+    assert operators(again) == operators(normal)
+
+
+@pytest.mark.parametrize("value", [0.125, -2.0, 1.702, 1 / 6])
+def test_numbers_that_need_no_more_digits_multiply_as_they_are(value: float) -> None:
+    """Those that are exact, and those that patterns of libraries look for."""
+
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        return bb.emit(R.exp(bb.emit(R.multiply(x, number(bb, value)))))
+
+    assert operators(normalize(module([(4, 16)], body, "float16"))) == ["multiply", "exp"]
+
+
+@pytest.mark.parametrize("name", ["conv2d", "conv2d_transpose"])
+def test_a_number_goes_into_the_weights_behind_it(name: str) -> None:
+    weights = drawn(4, 4, 3, 3)
+
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        y = bb.emit(R.multiply(bb.emit(R.nn.gelu(x)), number(bb, 1.7015)))
+        return bb.emit(getattr(R.nn, name)(y, relax.const(weights), padding=1))
+
+    normal = normalize(module([(1, 4, 6, 6)], body, "float16"))
+    assert operators(normal) == ["nn.gelu", f"nn.{name}"]
+    folded = constant(call_of(normal, f"nn.{name}").args[1])
+    wanted = (weights.astype("float64") * np.float32(1.7015)).astype("float16")
+    np.testing.assert_array_equal(folded, wanted)
+
+
+def test_a_number_that_others_read_stays_before_the_weights() -> None:
+    weights = drawn(4, 4, 3, 3)
+
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        y = bb.emit(R.multiply(x, relax.const(1.5, "float16")))
+        return bb.emit(R.add(y, bb.emit(R.nn.conv2d(y, relax.const(weights), padding=1))))
+
+    normal = normalize(module([(1, 4, 6, 6)], body, "float16"))
+    assert operators(normal) == ["multiply", "nn.conv2d", "add"]
+
+
+def test_scores_are_scaled_as_libraries_look_for_them() -> None:
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        turned = bb.emit(R.permute_dims(x, [0, 2, 1]))
+        scores = bb.emit(R.matmul(x, turned))
+        return bb.emit(R.nn.softmax(bb.emit(R.multiply(scores, number(bb, 0.17677669529)))))
+
+    found = operators(normalize(module([(2, 8, 32)], body, "float16")))
+    assert found == ["permute_dims", "matmul", "multiply", "nn.softmax"]

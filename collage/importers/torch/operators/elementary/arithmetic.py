@@ -12,6 +12,7 @@ from torch import fx
 from tvm import relax
 from tvm.relax import op
 
+from collage.cost.reference.rounding import HALF
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 
 Operator = Callable[[relax.Expr, relax.Expr], relax.Expr]
@@ -53,6 +54,18 @@ def _constant(value: Any, kind: str) -> relax.Expr:
     return relax.const(np.int64(value).astype(kind) if whole else value, kind)
 
 
+def _in_all_digits(importer: Importer, value: Any, kind: str) -> relax.Expr | None:
+    """A number that a type of half precision cannot hold, which PyTorch multiplies by in float32.
+
+    None for others. It is rounded as the type has it only where nothing is done with its digits.
+    """
+    if not isinstance(value, float) or kind not in HALF:
+        return None
+    if torch.tensor(value, dtype=getattr(torch, kind)).item() == value:
+        return None
+    return importer.emit(op.astype(relax.const(value, "float32"), kind))
+
+
 def _sum(apply: Operator, *, turned: bool = False) -> Converter:
     """``x + alpha * y``; TVM's translator forgets the factor."""
 
@@ -63,7 +76,10 @@ def _sum(apply: Operator, *, turned: bool = False) -> Converter:
         if kind == "bool":
             return importer.emit(op.logical_or(one, two))
         if alpha not in (None, 1):
-            two = importer.emit(op.multiply(two, _constant(alpha, kind)))
+            factor = _in_all_digits(importer, alpha, kind)
+            two = importer.emit(
+                op.multiply(two, _constant(alpha, kind) if factor is None else factor)
+            )
         return importer.emit(apply(one, two))
 
     return convert
@@ -104,6 +120,19 @@ def _classified(classify: Callable[[relax.Expr], relax.Expr], *, whole: bool) ->
         if "float" in dtype_of(x):
             return importer.emit(classify(x))
         return relax.const(np.full(shape_of(x), whole), "bool")
+
+    return convert
+
+
+def _scaled(apply: Operator, otherwise: Converter | None = None) -> Converter:
+    """With a number that half precision cannot hold, in all its digits."""
+
+    def convert(importer: Importer, node: fx.Node) -> relax.Expr | None:
+        x, y = arguments(importer, node, "self", "other")
+        number = _in_all_digits(importer, y, result_kind(node))
+        if number is None:
+            return None if otherwise is None else otherwise(importer, node)
+        return importer.emit(apply(as_kind(importer, x, result_kind(node)), number))
 
     return convert
 
@@ -152,7 +181,10 @@ ARITHMETIC: dict[str, Converter] = {
     **dict.fromkeys(["add.Tensor", "add.Scalar"], _sum(op.add)),
     **dict.fromkeys(["sub.Tensor", "sub.Scalar"], _sum(op.subtract)),
     **dict.fromkeys(["rsub.Tensor", "rsub.Scalar"], _sum(op.subtract, turned=True)),
-    **dict.fromkeys(["mul.Tensor", "mul.Scalar"], _of_truth(op.multiply, op.logical_and)),
+    **dict.fromkeys(
+        ["mul.Tensor", "mul.Scalar"], _scaled(op.multiply, _of_truth(op.multiply, op.logical_and))
+    ),
+    **dict.fromkeys(["div.Tensor", "div.Scalar"], _scaled(op.divide)),
     "maximum.default": _of_truth(op.maximum, op.logical_or),
     "minimum.default": _of_truth(op.minimum, op.logical_and),
     **{
