@@ -29,6 +29,7 @@ from collage.backends.tvm.cpu.resize import legalize_resize
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, conv_plan, depthwise, matmul
 from collage.backends.tvm.cpu.transposed import transposed_convolutions
 from collage.backends.tvm.cpu.trees import legalize_trees
+from collage.backends.tvm.cpu.volumes import legalize_conv3d
 
 _MOST_ROWS = 64
 
@@ -37,6 +38,8 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     """This backend's legalizations, by operator name."""
 
     def convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        if call.op.name == "relax.nn.conv3d":
+            return legalize_conv3d(builder, call, machine)
         return _legalize_conv2d(builder, call, machine)
 
     def product(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -56,6 +59,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         TREES: trees,
         "relax.nn.conv1d": row,
         "relax.nn.conv2d": convolution,
+        "relax.nn.conv3d": convolution,
         "relax.matmul": product,
         **EXACT,
         **COMPARISONS,

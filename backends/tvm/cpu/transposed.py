@@ -87,8 +87,7 @@ def _legalize(
     product = builder.normalize(
         which(data, relax.const(kernels), padding=(*before, *behind), groups=groups)
     )
-    legalize = default_legalization if rank == 3 else convolution
-    phases = builder.emit(legalize(builder, product))
+    phases = builder.emit(convolution(builder, product))
     return builder.call_te(
         _interleaving(axes, tensor_shape(call) or ()),
         phases,

@@ -40,6 +40,10 @@ from collage.backends.tvm.cpu.schedules.conv_plan import ConvPlan, ConvShape
 ANNOTATION = "collage.conv2d"
 _TILED_PANEL = "panel_of_tiles"
 _PACKED = "packed_weights"
+SLICES = "slices"
+"""A stage that gives volumes as pictures: the panels read it in place."""
+VOLUME = "volume"
+"""A stage that gives the pictures' convolutions as volumes again."""
 _MOST_UNROLLED = 128
 """Vectors of multiply-adds up to which all points of a kernel are unrolled."""
 _SHORT_ROW = 3
@@ -242,12 +246,16 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     products = [product] if piece is None else [piece, product]
     operands = list(sch.get_producers(products[0]))
     (panel,) = (block for block in operands if sch.get(block).name_hint != _PACKED)
-    view = sch.get_consumers(product)[0]
+    view = _of_volumes(sch, panel, sch.get_consumers(product)[0])
     names = {sch.get(block).name_hint for block in (*products, *operands, view)}
     last = fold_epilogue(sch, view, names)
     rest = other_blocks(sch, (*products, panel, last))
 
     n, channel, *space = sch.get_loops(last)
+    if len(space) == 3:
+        depth, *space = space
+        sch.reorder(n, depth, channel)
+        n = sch.fuse(n, depth)
     height, width = space if len(space) == 2 else sch.split(space[0], [None, row_width])
     block, _row = sch.split(channel, [blocks, tile.rows])
     group, line = sch.split(height, [panels, rows])
@@ -273,6 +281,17 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     for stage in rest:
         generic.schedule_stage(sch, stage, machine)
     return sch.mod["main"]
+
+
+def _of_volumes(sch: s_tir.Schedule, panel: Any, view: Any) -> Any:
+    """What gives the result in the operator's own layout, if its pictures are a volume's slices."""
+    for block in sch.get_producers(panel):
+        if sch.get(block).name_hint == SLICES:
+            sch.compute_inline(block)
+            (volume,) = sch.get_consumers(view)
+            sch.compute_inline(view)
+            return volume
+    return view
 
 
 def _schedule_panel(sch: s_tir.Schedule, panel: Any, pitch: int, machine: Machine) -> None:
