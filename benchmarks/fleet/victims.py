@@ -38,6 +38,7 @@ class Fleet:
         """
         return {
             "workers of the search": [one.kill for one in _workers(head)],
+            "what forks workers": [one.kill for one in _below(head, _named("collage-server"))],
             "compilers": [one.kill for one in _compilers(head)],
         }
 
@@ -124,11 +125,15 @@ FLEETS: Mapping[str, Callable[[], AbstractContextManager[Fleet]]] = {
 
 
 def _workers(head: psutil.Process) -> list[psutil.Process]:
-    return _below(head, lambda child: "child_boot" in " ".join(child.cmdline()))
+    return _below(head, _named("collage-worker"))
 
 
 def _compilers(head: psutil.Process) -> list[psutil.Process]:
-    return _below(head, lambda child: child.name() in _COMPILERS)
+    return _below(head, _named(*_COMPILERS))
+
+
+def _named(*names: str) -> Callable[[psutil.Process], bool]:
+    return lambda child: child.name() in names
 
 
 def _below(head: psutil.Process, is_one: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
