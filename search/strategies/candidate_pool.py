@@ -250,6 +250,29 @@ class CandidatePool:
                     best[self._groups[p]] = p
         return [p for p in best if p >= 0]
 
+    def earlier(self, positions: Sequence[int]) -> list[int]:
+        """Unmeasured candidates that would stand in the place of these, if they are as good within
+        the tolerance, which is not excluded.
+
+        Parameters
+        ----------
+        positions : sequence of int
+            Of measured ones.
+
+        Returns
+        -------
+        list of int
+            Positions in the pool.
+        """
+        chosen = {self._groups[p]: p for p in positions}
+        return [
+            p
+            for p, group in enumerate(self._groups)
+            if p < chosen.get(group, -1)
+            and not self.measured[p]
+            and self.values[p] <= self.values[chosen[group]] * (1 + self.tolerance)
+        ]
+
     def others(self, wanted: Sequence[int], path: Sequence[int] = ()) -> list[int]:
         """Unmeasured candidates besides these, the most promising ones first: those that are cheap
         for what they cover, by what the candidates of a path cost; without one in their order.

@@ -193,7 +193,8 @@ def search(
         if on_round is not None:
             on_round(SearchProgress(rounds, pool.evaluated, len(pending), cover.cost))
         decided = settled(cover) if pending else None
-        return (cover, pending) if decided is None else (decided, [])
+        # What stands among equals depends on their order, so those that come first are asked, too.
+        return (cover, pending) if decided is None else (decided, pool.earlier(decided.positions))
 
     def outcome(cover: Cover, found: Partitioning | None, *, ended: bool) -> SearchResult:
         """What was found, the last round's cover being this one, and what is left that might be

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collage.backends.contract.errors import SearchError
@@ -295,6 +295,7 @@ def test_what_is_unlikely_to_be_better_is_not_measured() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 8))
+@example(seed=885, size=2)  # The first target's was not measured when the search was over.
 def test_what_ties_falls_to_the_earliest_whatever_chance_says(seed: int, size: int) -> None:
     """Three targets that take equally long, measured with an error of a percent: always the first,
     in as few partitions as there can be."""
