@@ -22,6 +22,7 @@ from collage.backends.tvm.common.legalization import (
 from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.common.numbers.in_float32 import legalize_in_float32
 from collage.backends.tvm.cpu.comparisons import COMPARISONS
+from collage.backends.tvm.cpu.extents import all_float32, convolution_extents
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
 from collage.backends.tvm.cpu.pads import legalize_pad
 from collage.backends.tvm.cpu.recurrent import legalize_recurrent
@@ -128,17 +129,10 @@ def _legalize_conv1d(builder: relax.BlockBuilder, call: relax.Call, machine: Mac
 def _signal_shape(call: relax.Call) -> conv_plan.ConvShape | None:
     """A convolution along one axis as one of an image of one row; of several rows where places are
     convolved one by one, for those may be worked off in pieces that stay in the caches."""
-    data, weights = call.args
-    attrs = call.attrs
-    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
-    if layouts not in (("NCW", "OIW", "NCW"), ("NCW", "OIW", "")):
+    attrs, extents = call.attrs, convolution_extents(call, "W")
+    if extents is None:
         return None
-    dims, kernel, result = tensor_shape(data), tensor_shape(weights), tensor_shape(call)
-    if dims is None or kernel is None or result is None or 0 in (*dims, *kernel, *result):
-        return None
-    if not _in_float32(call):
-        return None
-    batch, channels, length = dims
+    (batch, channels, length), kernel, result = extents
     before, behind = (int(width) for width in attrs.padding)
     alone = kernel[2] == 1 and result[2] == length and not before
     rows = max(n for n in range(1, _MOST_ROWS + 1) if length % n == 0) if alone else 1
@@ -154,10 +148,6 @@ def _signal_shape(call: relax.Call) -> conv_plan.ConvShape | None:
         dilation=(1, int(attrs.dilation[0])),
         groups=int(attrs.groups),
     )
-
-
-def _in_float32(call: relax.Call) -> bool:
-    return all(str(one.ty.dtype) == "float32" for one in (*call.args, call))
 
 
 def _legalize_matmul(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
@@ -180,21 +170,13 @@ def _legalize_matmul(builder: relax.BlockBuilder, call: relax.Call, machine: Mac
 
 def _conv_shape(call: relax.Call) -> conv_plan.ConvShape | None:
     """The figures of a convolution that the packed kernel takes, else None."""
-    data, weights = call.args
-    attrs = call.attrs
-    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
-    if layouts not in (("NCHW", "OIHW", "NCHW"), ("NCHW", "OIHW", "")):
+    attrs, extents = call.attrs, convolution_extents(call, "HW")
+    if extents is None:
         return None
-    dims, kernel = tensor_shape(data), tensor_shape(weights)
-    if dims is None or kernel is None or len(dims) != 4 or 0 in (*dims, *kernel):
-        return None
-    if not _in_float32(call):
-        return None
-    out, _, kernel_h, kernel_w = kernel
+    (batch, channels, height, width), (out, _, kernel_h, kernel_w), _ = extents
     padding = [int(v) for v in attrs.padding]
     strides = [int(v) for v in attrs.strides]
     dilation = [int(v) for v in attrs.dilation]
-    batch, channels, height, width = dims
     return conv_plan.ConvShape(
         batch=batch,
         channels=channels,
@@ -215,7 +197,7 @@ def _matmul_shape(call: relax.Call) -> matmul.MatmulShape | None:
     a, b, out = tensor_shape(left), tensor_shape(right), tensor_shape(call)
     if a is None or b is None or out is None or len(a) < 2 or len(b) < 2 or 0 in (*a, *b):
         return None
-    if not _in_float32(call):
+    if not all_float32(call):
         return None
     constant = isinstance(right, GenericConst) and len(b) == 2
     lead = out[:-1]

@@ -13,9 +13,9 @@ from typing import Any
 from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 
-from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.common.blocks import int64
 from collage.backends.tvm.common.legalization import OUT_FUSABLE, default_legalization
+from collage.backends.tvm.cpu.extents import convolution_extents
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, conv_plan
 
 
@@ -95,18 +95,10 @@ def _slices(data: te.Tensor, depth: _Depth, shape: conv_plan.ConvShape) -> te.Te
 
 def _figures(call: relax.Call) -> tuple[_Depth, conv_plan.ConvShape] | None:
     """Of a convolution that is taken; the shape is that of its slices."""
-    data, weights = call.args
-    attrs = call.attrs
-    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
-    if layouts not in (("NCDHW", "OIDHW", "NCDHW"), ("NCDHW", "OIDHW", "")):
+    attrs, extents = call.attrs, convolution_extents(call, "DHW")
+    if extents is None or not isinstance(call.args[1], GenericConst):
         return None
-    dims, kernel, result = tensor_shape(data), tensor_shape(weights), tensor_shape(call)
-    if dims is None or kernel is None or result is None or 0 in (*dims, *kernel, *result):
-        return None
-    if not isinstance(weights, GenericConst):
-        return None
-    if any(str(one.ty.dtype) != "float32" for one in (data, weights, call)):
-        return None
+    dims, kernel, result = extents
     groups = int(attrs.groups)
     # Of a depthwise one the packed kernel has nothing to keep.
     if groups > 1 and kernel[1] == 1:
