@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from copy import copy
 from dataclasses import dataclass
 from statistics import median
 
@@ -75,8 +76,9 @@ class _Kind:
         return _LUCK * self._typical * self._roof_sec(work)
 
     def _roof_sec(self, work: _Work) -> float:
-        computing_sec = work.flops / self._flops_per_sec if work.flops else 0.0
-        return max(computing_sec, work.bytes / self._bytes_per_sec if work.bytes else 0.0)
+        # Where none of them computed, or moved anything, they say nothing of what does.
+        computing_sec = work.flops / self._flops_per_sec if self._flops_per_sec else 0.0
+        return max(computing_sec, work.bytes / self._bytes_per_sec if self._bytes_per_sec else 0.0)
 
 
 class Rates:
@@ -103,8 +105,7 @@ class Rates:
 
     def saved(self) -> Rates:
         """What is known now, whatever is learned later."""
-        same = Rates.__new__(Rates)
-        same.__dict__.update(self.__dict__)
+        same = copy(self)
         same._kinds = defaultdict(_Kind, {key: kind.copied() for key, kind in self._kinds.items()})
         return same
 

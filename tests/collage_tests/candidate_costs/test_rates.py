@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax
@@ -65,6 +66,25 @@ def test_other_kinds_and_other_targets_say_nothing(products: DataflowGraph) -> N
     )
     assert rates.likely_sec(relu) == 0.0 and rates.likely_sec(elsewhere) == 0.0
     assert rates.likely_sec(singles(products, "matmul")[0]) > 0.0
+
+
+def test_work_that_does_nothing_says_nothing_of_what_does() -> None:
+    """Products with rows of which there are none compute nothing."""
+
+    def body(emit: relax.BlockBuilder, x: relax.Var, *others: relax.Var) -> relax.Expr:
+        total = relax.const(0.0, "float32")
+        for other in others[:-1]:
+            weights = relax.const(np.ones((int(other.ty.shape[1]), 4), "float32"))
+            total = emit(op.add(total, emit(op.sum(emit(op.matmul(other, weights))))))
+        return op.add(emit(op.matmul(x, others[-1])), total)
+
+    empty = [(0, width) for width in range(1, 10)]
+    dataflow = DataflowGraph.from_function(graph([(4, 8), *empty, (8, 4)], body)["main"])
+    rates = Rates(dataflow)
+    full, *others = singles(dataflow, "matmul")
+    for candidate in others:
+        rates.note(candidate, Cost.of_samples([1e-6]))
+    assert len(others) == 9 and 0.0 < rates.likely_sec(full) < 1e-4  # By its bytes alone.
 
 
 def test_what_is_saved_does_not_learn(products: DataflowGraph) -> None:
