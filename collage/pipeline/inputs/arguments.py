@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 from collage.backends.contract.errors import (
@@ -40,7 +41,8 @@ def require_well_formed(
 
     Examples
     --------
-    >>> require_well_formed({"x": (1, 8)}, None, None, None, 10.0, 2)
+    >>> import numpy as np
+    >>> require_well_formed({"x": (1, 8)}, None, None, np.int64(1 << 30), 10.0, np.int64(2))
     >>> require_well_formed([(1, 8)], None, None, None, None, None)
     Traceback (most recent call last):
         ...
@@ -77,7 +79,9 @@ def require_well_formed(
             f"time_budget_sec is a number of seconds, not {time_budget_sec!r}",
             value=time_budget_sec,
         )
-    if num_threads is not None and not (isinstance(num_threads, int) and num_threads >= 0):
+    if num_threads is not None and not (
+        isinstance(num_threads, Integral) and int(num_threads) >= 0
+    ):
         raise UserError(
             f"num_threads is {num_threads!r}, and has to be a number of threads, or 0 for all",
             value=num_threads,
