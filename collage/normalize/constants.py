@@ -71,7 +71,13 @@ def _cumsum(call: relax.Call, x: np.ndarray) -> np.ndarray:
 
 
 def _astype(call: relax.Call, x: np.ndarray) -> np.ndarray:
-    """Of another type; few numbers keep the digits that they lose, weights would take room."""
+    """Of another type; few numbers keep the digits that they lose, weights would take room.
+
+    What a model rounds and then widens was to be rounded.
+    """
+    source = rw.dtype_of(call.args[0])
+    if source in HALF and source != rw.dtype_of(call):
+        x = x.astype(source)
     made: np.ndarray = x.astype(rw.dtype_of(call))
     narrowed = made.dtype.name in HALF and x.dtype.kind == "f" and x.size <= _FEW
     return np.where(np.isfinite(made), x, made) if narrowed else made

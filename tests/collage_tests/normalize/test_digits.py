@@ -159,3 +159,17 @@ def test_scores_are_scaled_as_libraries_look_for_them() -> None:
 
     found = operators(normalize(module([(2, 8, 32)], body, "float16")))
     assert found == ["permute_dims", "matmul", "multiply", "nn.softmax"]
+
+
+def test_what_is_rounded_and_widened_again_was_to_be_rounded() -> None:
+    """Weights of half precision that a model computes from bytes, and adds in float32."""
+    wide = (drawn(4, 4, dtype="float32") * np.float32(0.07)).astype("float32")
+
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        narrow = bb.emit(R.astype(relax.const(wide), "float16"))
+        return bb.emit(R.add(x, bb.emit(R.astype(narrow, "float32"))))
+
+    normal = normalize(module([(4, 4)], body))
+    assert operators(normal) == ["add"]
+    added = constant(call_of(normal, "add").args[1])
+    np.testing.assert_array_equal(added, wide.astype("float16").astype("float32"))
