@@ -84,13 +84,17 @@ def _used_names(model: onnx.ModelProto) -> set[str]:
 def drop_unused_outputs(model: onnx.ModelProto) -> None:
     """Cut trailing outputs that nobody uses, in place: the importer counts them.
 
-    Not those of a split, which is into as many parts as it has outputs.
+    Not those of a split, which is into as many parts as it has outputs, nor the second of a batch
+    norm, which says before operator set 14 that it trains.
     """
     used = _used_names(model)
     for node in model.graph.node:
         if node.op_type == "Split":
             continue
-        while len(node.output) > 1 and node.output[-1] not in used:
+        while node.output and not node.output[-1]:
+            node.output.pop()
+        least = 2 if node.op_type == "BatchNormalization" else 1
+        while len(node.output) > least and node.output[-1] not in used:
             node.output.pop()
 
 

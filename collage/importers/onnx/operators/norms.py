@@ -5,29 +5,68 @@ from __future__ import annotations
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.onnx.operators.node import Node, const
+from collage.importers.onnx.operators.node import Node, Refused, const
 
 
 def _batch_norm(node: Node) -> relax.Expr | None:
-    """TVM's, but in training mode, which normalizes by the batch that it sees."""
-    if not node.integer("training_mode", 0):
+    """TVM's, but in training mode, which normalizes by the batch that it sees, and with numbers
+    of its own for each place (``spatial`` of the sets before 9)."""
+    training, places = _trains(node), node.opset < _PLACES_END and not node.integer("spatial", 1)
+    if not training and not places:
         return None
     emit, shape, kind = node.emit, node.shape(0), node.dtype(0)
-    axes = [axis for axis in range(len(shape)) if axis != 1]
-    column = [1, shape[1], *[1] * (len(shape) - 2)]
+    own = shape[1:] if places else shape[1:2]
+    axes = [0, *range(1 + len(own), len(shape))]
+    column = [1, *own, *[1] * (len(axes) - 1)]
     x = emit(op.astype(node.operand(0), "float32"))
-    mean, variance = (emit(f(x, axes, keepdims=True)) for f in (op.mean, op.variance))
+    if training:
+        mean, variance = (emit(f(x, axes, keepdims=True)) for f in (op.mean, op.variance))
+    else:
+        mean, variance = (
+            emit(op.astype(emit(op.reshape(node.operand(i), column)), "float32")) for i in (3, 4)
+        )
     normal = _scaled_down(node, x, mean, variance)
     scale, shift = (emit(op.reshape(node.operand(i), column)) for i in (1, 2))
     scaled = emit(op.multiply(emit(op.astype(normal, kind)), scale))
+    result = emit(op.add(scaled, shift))
+    return relax.Tuple([result, *_running(node, mean, variance)][: node.outputs])
+
+
+_MODE_IS_NAMED = 14
+"""The first set in which an attribute says whether a batch norm trains: before, it did so wherever
+it had more results than one, whoever used them."""
+
+_PLACES_END = 9
+"""The first set without batch norms that have numbers for each place."""
+
+
+def _trains(node: Node) -> bool:
+    if node.opset >= _MODE_IS_NAMED:
+        return bool(node.integer("training_mode", 0))
+    return node.outputs > 1
+
+
+def _running(node: Node, mean: relax.Expr, variance: relax.Expr) -> list[relax.Expr]:
+    """What a batch norm gives besides: what it keeps of what it has seen, and what it saw."""
+    emit = node.emit
+    if node.outputs > _SAVED_VARIANCE:
+        raise Refused(
+            "its fifth result is used, which is a variance in the standard and one over a "
+            "deviation in onnxruntime; export the model for inference (in PyTorch after model.eval())"
+        )
     kept = node.number("momentum", 0.9)
-    running = []
-    for index, seen in ((3, mean), (4, variance)):
+    running, saved = [], []
+    for index, seen in ((3, mean), (4, variance))[: max(0, node.outputs - 1)]:
         dtype = node.dtype(index)
-        flat = emit(op.astype(emit(op.reshape(seen, [shape[1]])), dtype))
+        flat = emit(op.astype(emit(op.reshape(seen, node.shape(index))), dtype))
         old = emit(op.multiply(node.operand(index), const(kept, dtype)))
         running.append(emit(op.add(old, emit(op.multiply(flat, const(1 - kept, dtype))))))
-    return relax.Tuple([emit(op.add(scaled, shift)), *running])
+        saved.append(flat)
+    return [*running, *saved]
+
+
+_SAVED_VARIANCE = 4
+"""Which result of a batch norm is the variance that it saw."""
 
 
 def _scaled_down(node: Node, x: relax.Expr, mean: relax.Expr, variance: relax.Expr) -> relax.Expr:
