@@ -6,7 +6,12 @@ module in memory, and :class:`TorchProgramImporter` reads ``.pt2`` files (``arch
 program, not before.
 """
 
-from collage.importers.torch.module import ExampleInputs, ExportedModule, export_module, is_module
+from collage.importers.torch.exporting.module import (
+    ExampleInputs,
+    ExportedModule,
+    export_module,
+    is_module,
+)
 from collage.importers.torch.program import (
     TorchProgramImporter,
     import_exported_module,

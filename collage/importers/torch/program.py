@@ -22,7 +22,7 @@ from collage.importers._base import (
     reject_shapes,
 )
 from collage.importers.torch.archive import is_archive, require_safe
-from collage.importers.torch.module import ExportedModule
+from collage.importers.torch.exporting.module import ExportedModule
 from collage.structure import Signature
 
 _SPARSE = "it holds a sparse tensor; give it dense (to_dense()), or add up rows (index_add)"

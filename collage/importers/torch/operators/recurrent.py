@@ -13,6 +13,7 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.relax.recurrent import recurrent
+from collage.importers.torch.exporting.packed import NAME as OF_LENGTHS
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 
 _CELLS = {
@@ -21,6 +22,11 @@ _CELLS = {
     "rnn_tanh.input": "rnn_tanh",
     "rnn_relu.input": "rnn_relu",
 }
+
+_MODES = {
+    "LSTM": "lstm", "GRU": "gru_reset_after", "RNN_TANH": "rnn_tanh", "RNN_RELU": "rnn_relu",
+}  # fmt: skip
+"""The same by PyTorch's names of its layers' kinds."""
 
 _ORDER = {"lstm": [0, 3, 1, 2], "gru_reset_after": [1, 0, 2]}
 """Where PyTorch has the gates (``ifgo``, ``rzn``) that the operator has in ONNX's order."""
@@ -72,19 +78,45 @@ def _convert(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...]:
     emit = importer.emit
     states = list(state) if isinstance(state, list | tuple) else [state]
     directions, size = (2 if both else 1), (4 if biases else 2)
+    given = [weights[i * size : (i + 1) * size] for i in range(layers * directions)]
     if batch_first:
         x = emit(op.permute_dims(x, [1, 0, 2]))
+    x, *ends = _all_layers(importer, cell, x, states, given, directions)
+    if batch_first:
+        x = emit(op.permute_dims(x, [1, 0, 2]))
+    return (x, *ends)
+
+
+def _convert_with_lengths(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...]:
+    """Sequences that end early: the operator of ``packed``."""
+    mode, x, lengths, states, weights, biases, both = arguments(
+        importer, node, "mode", "x", "lengths", "states", "weights", "biases", "both"
+    )
+    directions, size = (2 if both else 1), (4 if biases else 2)
+    given = [weights[i : i + size] for i in range(0, len(weights), size)]
+    ends = importer.emit(op.astype(lengths, "int32"))
+    return tuple(_all_layers(importer, _MODES[mode], x, states, given, directions, ends))
+
+
+def _all_layers(
+    importer: Importer,
+    cell: str,
+    x: relax.Expr,
+    states: Sequence[relax.Expr],
+    given: Sequence[Sequence[relax.Expr]],
+    directions: int,
+    lengths: relax.Expr | None = None,
+) -> list[relax.Expr]:
+    """Layer upon layer: the outputs of the last one, and the last states of all."""
+    emit = importer.emit
     lasts: list[list[relax.Expr]] = []
-    for layer in range(layers):
-        first = layer * directions
+    for first in range(0, len(given), directions):
         begin = [_layers(importer, s, first, directions) for s in states]
-        given = [weights[(first + d) * size : (first + d + 1) * size] for d in range(directions)]
-        x, *after = _layer(importer, cell, x, begin, given)
+        own = given[first : first + directions]
+        x, *after = _layer(importer, cell, x, begin, own, lengths)
         lasts.append(after)
-    if batch_first:
-        x = emit(op.permute_dims(x, [1, 0, 2]))
     ends = [list(of_state) for of_state in zip(*lasts, strict=True)]
-    return (x, *(end[0] if layers == 1 else emit(op.concat(end, 0)) for end in ends))
+    return [x, *(end[0] if len(end) == 1 else emit(op.concat(end, 0)) for end in ends)]
 
 
 def _layer(
@@ -93,6 +125,7 @@ def _layer(
     x: relax.Expr,
     states: list[relax.Expr],
     given: Sequence[Sequence[relax.Expr]],
+    lengths: relax.Expr | None,
 ) -> list[relax.Expr]:
     """All steps of one layer: outputs (steps, batch, directions * hidden) and the last states.
 
@@ -108,6 +141,8 @@ def _layer(
         (directions, batch, hidden) each.
     given : sequence of sequence of relax.Expr
         For each direction: the weights of the input and of the state, and their biases.
+    lengths : relax.Expr, optional
+        Of the sequences, where some end early.
     """
     emit = importer.emit
     order, hidden = _ORDER.get(cell), shape_of(given[0][1])[1]
@@ -137,6 +172,8 @@ def _layer(
     elif resets_after:
         dtype = dtype_of(x)
         operands.append(relax.const(np.zeros((len(given), hidden)).astype(dtype), dtype))
+    if lengths is not None:
+        operands.append(lengths)
     direction = "forward" if len(given) == 1 else "bidirectional"
     result = emit(recurrent(cell, direction, operands))
     whole, *last = (emit(relax.TupleGetItem(result, i)) for i in range(1 + len(states)))
@@ -161,5 +198,8 @@ def _layers(importer: Importer, state: relax.Expr, first: int, count: int) -> re
     return importer.emit(op.strided_slice(state, [0], [first], [first + count]))
 
 
-RECURRENT: dict[str, Callable[[Any, fx.Node], Any]] = dict.fromkeys(_CELLS, _convert)
+RECURRENT: dict[str, Callable[[Any, fx.Node], Any]] = {
+    **dict.fromkeys(_CELLS, _convert),
+    f"{OF_LENGTHS}.default": _convert_with_lengths,
+}
 """By the name that the translator has for an operator."""

@@ -8,7 +8,7 @@ import pytest
 
 from collage.backends.contract.errors import ModelError
 from collage.importers import load_model
-from collage.importers.torch.module import export_module
+from collage.importers.torch.exporting.module import export_module
 from collage.normalize import normalize
 from tests.collage_tests.importers.torch.torch_functions import (
     Cases,

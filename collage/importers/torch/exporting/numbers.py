@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from collage.importers.torch.caches import plain_caches
+from collage.importers.torch.exporting.caches import plain_caches
 
 
 @contextmanager

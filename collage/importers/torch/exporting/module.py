@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from collage.backends.contract.errors import InputError, ModelError, telling_line
-from collage.importers.torch.caches import gives_cache, plain_caches, without_cache
-from collage.importers.torch.numbers import has_numbers, known_numbers
+from collage.importers.torch.exporting.caches import gives_cache, plain_caches, without_cache
+from collage.importers.torch.exporting.numbers import has_numbers, known_numbers
 
 ExampleInputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """What a module is called with, by position or by name."""
@@ -104,22 +104,32 @@ def export_module(
         raise InputError(f"dynamic_shapes are for a torch.nn.Module, not for a {name}", value=name)
     if scripted := _scripted({"": module}):
         raise ModelError(f"torch.export cannot export '{name}': {scripted}", value=name)
+    # Not before: this is imported with or without PyTorch.
+    from collage.importers.torch.exporting.packed import has_recurrent, padded_sequences
+
     args, kwargs = _call(module, example_inputs)
     failed: Exception | None = None
+    refused: ModelError | None = None
     # Strictly it reads the code, and takes bodies behind others that it otherwise does not.
     ways = [(False, plain_caches), (True, plain_caches)]
     ways += [(False, without_cache)] * gives_cache(module)
     ways += [(False, known_numbers)] * has_numbers(module)
+    ways += [(False, padded_sequences)] * has_recurrent(module)
     for strict, changed in ways:
         try:
             with changed(module):
                 program = _exported(module, args, kwargs, dynamic_shapes, strict=strict)
             return ExportedModule(name, program, inspect.signature(module.forward))
+        except ModelError as err:
+            refused = err
         except Exception as err:  # noqa: BLE001 - torch raises anything; the first says why
             failed = failed or err
+    failed = failed or refused
     assert failed is not None, "it was tried"
     parts = dict(module.named_modules())
-    reason = _packed(failed) or _undecided(failed) or _scripted(parts) or telling_line(failed)
+    reason = (
+        refused or _packed(failed) or _undecided(failed) or _scripted(parts) or telling_line(failed)
+    )
     raise ModelError(f"torch.export cannot export '{name}': {reason}", value=name) from failed
 
 
