@@ -52,7 +52,7 @@ def _running(node: Node, mean: relax.Expr, variance: relax.Expr) -> list[relax.E
     if node.outputs > _SAVED_VARIANCE:
         raise Refused(
             "its fifth result is used, which is a variance in the standard and one over a "
-            "deviation in onnxruntime; export the model for inference (in PyTorch after model.eval())"
+            "deviation in onnxruntime; export the model for inference (after model.eval())"
         )
     kept = node.number("momentum", 0.9)
     running, saved = [], []

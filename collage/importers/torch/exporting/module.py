@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,6 +16,9 @@ from collage.importers.torch.exporting.numbers import has_numbers, known_numbers
 
 ExampleInputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """What a module is called with, by position or by name."""
+
+_Way: TypeAlias = tuple[bool, Callable[[Any], AbstractContextManager[None]]]
+"""Whether to trace strictly, and what is changed in the module meanwhile."""
 
 _ASKING = (
     re.compile(r'The following call raised this error:.*?File "([^"]+)", line (\d+)', re.S),
@@ -111,7 +114,7 @@ def export_module(
     failed: Exception | None = None
     refused: ModelError | None = None
     # Strictly it reads the code, and takes bodies behind others that it otherwise does not.
-    ways = [(False, plain_caches), (True, plain_caches)]
+    ways: list[_Way] = [(False, plain_caches), (True, plain_caches)]
     ways += [(False, without_cache)] * gives_cache(module)
     ways += [(False, known_numbers)] * has_numbers(module)
     ways += [(False, padded_sequences)] * has_recurrent(module)

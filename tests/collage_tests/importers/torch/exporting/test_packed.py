@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,7 @@ def test_what_the_number_of_rows_decides_is_refused() -> None:
     assert rnn.pack_padded_sequence(rows(7, 3, 5), torch.tensor([7, 4, 2])).data.shape == (13, 5)
 
 
-def test_the_whole_way() -> None:
+def test_the_whole_way(tmp_path: Path) -> None:
     torch.manual_seed(7)
     net = Packing(nn.LSTM(5, 6, bidirectional=True, batch_first=True), _all).eval()
     result = collage.optimize(
@@ -177,6 +178,7 @@ def test_the_whole_way() -> None:
         strategy="single:tvm",
         cost_model=_ANY_CPU,
     )
+    bundle = collage.load(result.export(tmp_path / "net.bundle"))
     given = (rows(3, 7, 5), _lengths(3, 7))
     with torch.no_grad():
-        _agree([np.asarray(x) for x in result(*given)], net(*given))
+        _agree([x.numpy() for x in bundle(*given)], net(*given))
