@@ -151,7 +151,8 @@ def _merge_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
         return None
     if widened and shape != second.shape:
         return None
-    value = first + second if name == "add" else first * second
+    merged = {"add": np.add, "multiply": np.multiply}[name]
+    value = merged(first, second, dtype="float64")
     return _BINARY[name](inner.args[0], scope.digits.constant(value, rw.dtype_of(call)))
 
 

@@ -74,7 +74,13 @@ def _merge_bounds(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 
 def _hard_swish(scope: Scope, call: relax.Call) -> relax.Expr | None:
-    """``x * clip(x + 3, 0, 6) * (1/6)``, in any order of factors, is ``x * hard_sigmoid(x)``."""
+    """``x * clip(x + 3, 0, 6) * (1/6)``, in any order of factors, is ``x * hard_sigmoid(x)``.
+
+    What is added may be a channel's bias that the 3 is part of already. Scaled before it is
+    clipped, it is scaled with the weights before it. What is scaled behind is off by what 1/6 was
+    rounded, each element alike, which no sum averages out, and the bias by what 3 leaves of its
+    digits: a network of gates came out twice as inexact as in PyTorch.
+    """
     scale, terms = factors(scope, call)
     if scale == 1.0 or len(terms) > 2:
         return None
@@ -86,8 +92,11 @@ def _hard_swish(scope: Scope, call: relax.Call) -> relax.Expr | None:
         if affine is None:
             continue
         x, slope, offset = affine
-        line = relax.op.multiply(x, rw.make_constant(slope * scale, rw.dtype_of(call)))
-        line = relax.op.add(line, rw.make_constant(offset * scale, rw.dtype_of(call)))
+        if offset.size > 1 and not scope.only_use(found[0]):
+            continue
+        dtype = rw.dtype_of(call)
+        line = relax.op.multiply(x, scope.digits.constant(np.float64(slope * scale), dtype))
+        line = relax.op.add(scope.emit(line), scope.digits.constant(offset * scale, dtype))
         gate = scope.emit(relax.op.clip(scope.emit(line), 0.0, 1.0))
         others = terms[:index] + terms[index + 1 :]
         return relax.op.multiply(others[0], gate) if others else gate
@@ -116,9 +125,9 @@ def factors(scope: Scope, expr: relax.Expr) -> tuple[float, list[relax.Expr]]:
         return 1.0, [expr]
     scale, terms = 1.0, []
     for arg in call.args:
-        value = rw.scalar(arg) if rw.is_constant(arg) else None
-        if value is not None:
-            scale *= value
+        value = scope.digits.value(arg)
+        if value is not None and value.size == 1:
+            scale *= float(value.reshape(()))
         elif scope.only_use(arg) and scope.comes_from(arg, "multiply"):
             inner_scale, inner_terms = factors(scope, arg)
             scale *= inner_scale
@@ -128,17 +137,18 @@ def factors(scope: Scope, expr: relax.Expr) -> tuple[float, list[relax.Expr]]:
     return scale, terms
 
 
-def _affine(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, float] | None:
-    """(x, a, b) when ``expr`` is ``x * a + b`` with scalars ``a`` and ``b``; b may not be 0."""
+def _affine(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, np.ndarray] | None:
+    """(x, a, b) when ``expr`` is ``x * a + b`` with constants ``a``, a number, and ``b``."""
     call = scope.call(expr, "add")
-    offset = rw.scalar(call.args[1]) if call is not None and rw.is_constant(call.args[1]) else None
-    if call is None or offset is None:
+    offset = scope.digits.value(call.args[1]) if call is not None else None
+    if call is None or offset is None or static_shape(call.args[0]) != static_shape(call):
         return None
+    offset = offset.astype(np.float64)
     product = scope.call(call.args[0], "multiply")
-    slope = rw.scalar(product.args[1]) if product is not None else None
-    if product is None or slope is None or not rw.is_constant(product.args[1]):
+    slope = scope.digits.value(product.args[1]) if product is not None else None
+    if product is None or slope is None or slope.size != 1:
         return call.args[0], 1.0, offset
-    return product.args[0], slope, offset
+    return product.args[0], float(slope.reshape(())), offset
 
 
 def _leaky_relu(scope: Scope, call: relax.Call) -> relax.Expr | None:

@@ -80,7 +80,8 @@ def _scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     convolution = _convolution(scope, x)
     if convolution is None or (bias is not None and shift is None):
         return None
-    weights = _scaled(scope, convolution, scale.astype("float64"))
+    scale = scale.astype("float64")
+    weights = _scaled(scope, convolution, scale)
     dtype = dtype_of(convolution.args[1])
     scaled = with_attrs(convolution, convolution.args[0], scope.digits.constant(weights, dtype))
     if shift is None:

@@ -8,7 +8,7 @@ from tvm import relax
 
 from collage.normalize import normalize
 from collage.rewrite import constant, flat_bindings
-from tests.collage_tests.normalize.oracle import call_of, module, operators
+from tests.collage_tests.normalize.oracle import call_of, check, module, operators
 
 R = relax.op
 
@@ -41,6 +41,35 @@ def test_what_a_batch_norm_leaves_is_rounded_once(dtype: str) -> None:
     np.testing.assert_array_equal(folded, (weights * slope[:, None, None, None]).astype(dtype))
     # Sums of terms that nearly cancel, in float32 where half precision is stored.
     np.testing.assert_allclose(shift.reshape(-1), offset.astype(dtype), rtol=0, atol=1e-3 * 2**-11)
+
+
+def test_a_gate_behind_a_convolution_is_scaled_with_its_weights() -> None:
+    """Scaled behind the bounds, all of a channel was off by what 1/6 and 3 + bias were rounded."""
+    weights, bias = drawn(8, 4, 1, 1, dtype="float32"), drawn(8, seed=1, dtype="float32")
+
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        y = bb.emit(R.nn.conv2d(x, relax.const(weights)))
+        y = bb.emit(R.add(y, relax.const(bias.reshape(1, 8, 1, 1))))
+        y = bb.emit(R.clip(bb.emit(R.add(y, relax.const(3.0, "float32"))), 0, 6))
+        return bb.emit(R.divide(y, relax.const(6.0, "float32")))
+
+    normal = check(module([(1, 4, 6, 6)], body), ["nn.conv2d", "add", "clip"])
+    folded = constant(call_of(normal, "nn.conv2d").args[1])
+    shift = constant(call_of(normal, "add").args[1])
+    np.testing.assert_array_equal(folded, (weights / np.float64(6)).astype("float32"))
+    wanted = ((bias + np.float64(3)) / 6).astype("float32")
+    np.testing.assert_array_equal(shift.reshape(-1), wanted)
+
+
+def test_a_gate_whose_sum_others_need_is_left() -> None:
+    bias = drawn(8, seed=1, dtype="float32").reshape(1, 8, 1, 1)
+
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        y = bb.emit(R.add(x, relax.const(bias)))
+        gate = bb.emit(R.divide(bb.emit(R.clip(y, 0, 6)), relax.const(6.0, "float32")))
+        return bb.emit(R.multiply(gate, bb.emit(R.tanh(y))))
+
+    check(module([(1, 8, 6, 6)], body), ["add", "clip", "multiply", "tanh", "multiply"])
 
 
 def test_scales_one_after_the_other_are_rounded_once() -> None:
