@@ -106,6 +106,31 @@ def _unflatten_dense(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return product if bias is None else relax.op.add(scope.emit(product), bias.args[1])
 
 
+def _before_reshape(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``reshape(x @ W) * s`` and ``... + b``, by feature, stand before the reshape.
+
+    There they go into the weights and are the layer's bias. A batch norm behind a dense layer on
+    sequences (LeViT's) takes all rows of all samples as one axis.
+    """
+    pair = rw.operand_pair(call)
+    if pair is None or not rw.is_float(call) or not scope.only_use(pair[0]):
+        return None
+    moved, features = scope.call(pair[0], "reshape"), static_shape(call)[-1:]
+    if moved is None or static_shape(pair[1]) != features:
+        return None
+    y = moved.args[0]
+    if static_shape(y)[-1:] != features or len(static_shape(y)) < 2 or not scope.only_use(y):
+        return None
+    bias = scope.call(y, "add")
+    product = y if bias is None else bias.args[0]
+    if bias is not None and (static_shape(bias.args[1]) != features or not scope.only_use(product)):
+        return None
+    if _weights(scope, product) is None:
+        return None
+    made = scope.emit(relax.Call(call.op, [y, pair[1]], call.attrs))
+    return relax.op.reshape(made, static_shape(call))
+
+
 def _unflatten_batches(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``reshape(reshape(a, (B, M, K)) @ reshape(b, (B, K, N)))`` is ``a @ b``.
 
@@ -194,7 +219,8 @@ def _joint_scale(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 RULES: Rules = {
     "matmul": (_implied_type, _plain_weights, _scaled_operand, _joint_scale),
-    "multiply": (_scale_into_weights, _sink_scale),
+    "add": (_before_reshape,),
+    "multiply": (_scale_into_weights, _before_reshape, _sink_scale),
     "reshape": (_unflatten_dense, _unflatten_batches),
     **dict.fromkeys(
         (f"nn.conv{rank}d{kind}" for rank in (1, 2, 3) for kind in ("", "_transpose")),

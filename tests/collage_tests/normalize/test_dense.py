@@ -43,6 +43,40 @@ def test_scales_after_a_dense_layer_go_into_its_weights() -> None:
     check(module([ROWS], body), ["matmul", "add"])
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_batch_norm_over_the_rows_of_all_samples_goes_into_a_dense_layer(bias: bool) -> None:
+    """LeViT's: behind the reshape that makes all rows one axis, it was a scale and a sum."""
+
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        y = bb.emit(R.matmul(x, normal(6, 4)))
+        if bias:
+            y = bb.emit(R.add(y, normal(4, seed=2)))
+        rows = bb.emit(R.reshape(y, (10, 4)))
+        statistics = (positive(4), normal(4, seed=3), normal(4, seed=4), positive(4))
+        norm = bb.emit(R.nn.batch_norm(rows, *statistics, axis=1, epsilon=1e-3, training=False))
+        return bb.emit(R.reshape(bb.emit(relax.TupleGetItem(norm, 0)), (2, 5, 4)))
+
+    check(module([SEQUENCE], body), ["matmul", "add"])
+
+
+@pytest.mark.parametrize("shape", [(20, 2), (5, 8), (5, 2, 4)])
+def test_scales_of_other_features_stay_behind_the_reshape(shape: tuple[int, ...]) -> None:
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        y = bb.emit(R.reshape(bb.emit(R.matmul(x, normal(6, 4))), shape))
+        return bb.emit(R.multiply(y, positive(shape[-1])))
+
+    alike = ["matmul", "reshape"] if shape[-1] == 4 else ["matmul", "reshape", "multiply"]
+    check(module([SEQUENCE], body), alike)
+
+
+def test_a_scale_behind_a_reshape_that_others_need_stays() -> None:
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        y = bb.emit(R.reshape(bb.emit(R.matmul(x, normal(6, 4))), (10, 4)))
+        return bb.emit(R.add(bb.emit(R.multiply(y, positive(4))), bb.emit(R.tanh(y))))
+
+    check(module([SEQUENCE], body), ["matmul", "reshape", "multiply", "tanh", "add"])
+
+
 def test_a_bias_is_not_widened() -> None:
     def body(_: object, x: relax.Expr) -> relax.Expr:
         return R.add(R.add(R.matmul(x, normal(6, 4)), normal(4)), normal(5, 4, seed=2))
