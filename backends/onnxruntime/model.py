@@ -133,6 +133,11 @@ class ModelWriter(Layers[OrtTensor]):
             self.shapes[name] = array.shape
         return self._constants[key]
 
+    def numbers(self) -> dict[str, Array]:
+        """The constants that stand in the model, by name."""
+        made = ((one.name, one) for one in self._initializers if one.HasField("raw_data"))
+        return {name: onnx.numpy_helper.to_array(one) for name, one in made}
+
     def integers(self, values: Sequence[int]) -> OrtTensor:
         """A list of integers: axes, a shape."""
         return self.constant(np.array(values, np.int64))

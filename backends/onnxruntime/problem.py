@@ -15,6 +15,7 @@ import tvm
 from onnx import helper
 from tvm import relax
 
+from collage.backends.onnxruntime.idioms import Nodes, simplify
 from collage.backends.onnxruntime.model import CONTRIB, OPSET, ModelWriter, OrtTensor
 from collage.backends.relax.partitions.layers import MOVEMENTS, LayerWalk
 from collage.backends.relax.partitions.walk import PartitionWalk, registration
@@ -84,13 +85,13 @@ class RegionWriter(ModelWriter, LayerWalk[OrtTensor]):
         outputs = tuple(TensorSpec.of(ty) for ty in leaf_types(function.ret_ty))
         tensors = self.walk(function, self._input)
         self._give([self.cast(x, spec.dtype) for x, spec in zip(tensors, outputs, strict=True)])
-        graph = helper.make_graph(
-            self._nodes,
-            "region",
-            [self._info(f"i{index}", spec) for index, spec in enumerate(inputs)],
-            [self._info(f"o{index}", spec) for index, spec in enumerate(outputs)],
-            self._initializers,
-        )
+        given = [self._info(f"i{index}", spec) for index, spec in enumerate(inputs)]
+        wanted = [self._info(f"o{index}", spec) for index, spec in enumerate(outputs)]
+        names = [value.name for value in wanted]
+        nodes = simplify(Nodes(self._nodes, self.numbers(), self.shapes, names))
+        read = {value for node in nodes for value in node.input}
+        constants = [one for one in self._initializers if one.name in read]
+        graph = helper.make_graph(nodes, "region", given, wanted, constants)
         domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)]
         model = helper.make_model(graph, ir_version=_IR_VERSION, opset_imports=domains)
         self._hold_to_shapes(model)
