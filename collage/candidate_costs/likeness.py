@@ -86,6 +86,10 @@ class Likenesses:
         )
         return candidate.target, tuple(text), composites
 
+    def of_binding(self, index: int) -> int:
+        """The same for bindings that compute the same, whatever they read."""
+        return self._form(index).number
+
     def _form(self, index: int) -> _Form:
         if index not in self._forms:
             binding = self._graph.bindings[index]

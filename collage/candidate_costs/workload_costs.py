@@ -68,10 +68,10 @@ class WorkloadCosts:
         self._deadline = deadline
         self._overheads = Overheads(0.0, 0.0)
         self._at_once = 1
-        self._rates = Rates(graph)
         self._workloads: dict[Candidate, Workload] = {}
         self._weights: dict[tvm.ir.GenericConst, DataSpec] = {}
         self._likenesses = Likenesses(graph, self._weights)
+        self._rates = Rates(graph, self._likenesses.of_binding)
         self._by_likeness: dict[Likeness, Workload] = {}
         self._costs: dict[Candidate, Cost] = {}
         self._estimates = Estimates()

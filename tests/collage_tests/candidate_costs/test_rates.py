@@ -38,16 +38,15 @@ def singles(dataflow: DataflowGraph, name: str, target: str = "tvm") -> list[Can
 
 
 def size(index: int) -> int:
-    """Bytes that a product moves: a row, a matrix, a row."""
-    width, wider = WIDTHS[index], (*WIDTHS[1:], WIDTHS[0])[index]
-    return 4 * (width + width * wider + wider)
+    """Bytes that a ReLU moves: a row in, a row out."""
+    return 8 * (*WIDTHS[1:], WIDTHS[0])[index]
 
 
 def test_others_of_a_kind_take_about_what_is_typical_for_their_size(
     products: DataflowGraph,
 ) -> None:
-    rates = Rates(products)
-    *known, last = singles(products, "matmul")
+    rates = Rates(products, lambda index: index)
+    *known, last = singles(products, "nn.relu")
     for index, candidate in enumerate(known[:-1]):
         rates.note(candidate, Cost.of_samples([1e-10 * size(index)]))
     assert rates.likely_sec(last) == 0.0  # Too few to tell.
@@ -57,8 +56,10 @@ def test_others_of_a_kind_take_about_what_is_typical_for_their_size(
 
 
 def test_other_kinds_and_other_targets_say_nothing(products: DataflowGraph) -> None:
-    rates = Rates(products)
+    rates = Rates(products, lambda index: index)
     for candidate in singles(products, "matmul"):
+        rates.note(candidate, Cost.of_samples([1e-5]))
+    for candidate in singles(products, "nn.relu", "onednn"):
         rates.note(candidate, Cost.of_samples([1e-5]))
     (relu, *_), (elsewhere, *_) = (
         singles(products, "nn.relu"),
@@ -80,7 +81,7 @@ def test_work_that_does_nothing_says_nothing_of_what_does() -> None:
 
     empty = [(0, width) for width in range(1, 10)]
     dataflow = DataflowGraph.from_function(graph([(4, 8), *empty, (8, 4)], body)["main"])
-    rates = Rates(dataflow)
+    rates = Rates(dataflow, lambda index: index)
     full, *others = singles(dataflow, "matmul")
     for candidate in others:
         rates.note(candidate, Cost.of_samples([1e-6]))
@@ -88,7 +89,7 @@ def test_work_that_does_nothing_says_nothing_of_what_does() -> None:
 
 
 def test_what_is_saved_does_not_learn(products: DataflowGraph) -> None:
-    rates = Rates(products)
+    rates = Rates(products, lambda index: index)
     first, *others = singles(products, "matmul")
     saved = rates.saved()
     for candidate in (first, *others):
