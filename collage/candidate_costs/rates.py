@@ -25,6 +25,7 @@ _LUCK = 0.9
 """By so much of what is typical of its kind one that was not measured may be faster for its size,
 and still is not looked for."""
 
+
 class _Kind:
     """Work of one kind on one target, and how long it took.
 
