@@ -152,7 +152,7 @@ def _affine(scope: Scope, expr: relax.Expr) -> tuple[relax.Expr, float, np.ndarr
 
 
 def _leaky_relu(scope: Scope, call: relax.Call) -> relax.Expr | None:
-    """``where(x < 0, a * x, x)`` is a leaky ReLU."""
+    """``where(x < 0, a * x, x)`` is a leaky ReLU; with a slope per channel a PReLU."""
     condition = scope.call(call.args[0], "less", "greater", "less_equal", "greater_equal")
     if condition is None or rw.scalar(condition.args[1]) != 0.0:
         return None
@@ -163,11 +163,16 @@ def _leaky_relu(scope: Scope, call: relax.Call) -> relax.Expr | None:
     product = scope.call(negative, "multiply")
     if product is None or not positive.same_as(x) or not product.args[0].same_as(x):
         return None
-    slope = rw.scalar(product.args[1])
-    value = rw.constant(product.args[1])
-    if slope is None or value is None or static_shape(call) != static_shape(x):
+    slopes = rw.constant(product.args[1])
+    shape = static_shape(x)
+    if slopes is None or static_shape(call) != shape or slopes.ndim > len(shape):
         return None
-    return relax.op.nn.leakyrelu(x, slope)
+    if slopes.size == 1:
+        return relax.op.nn.leakyrelu(x, float(slopes.reshape(())))
+    wide = [len(shape) - slopes.ndim + axis for axis, n in enumerate(slopes.shape) if n != 1]
+    if len(wide) > 1:
+        return None
+    return relax.op.nn.prelu(x, rw.make_constant(slopes.reshape(-1), rw.dtype_of(x)), axis=wide[0])
 
 
 RULES: Rules = {

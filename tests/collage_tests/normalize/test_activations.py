@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from tvm import relax, topi
 
+from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference import evaluate
 from collage.normalize import normalize
 from tests.collage_tests.normalize.oracle import (
     call_of,
     check,
     module,
+    normal,
     operators,
     random_inputs,
     run,
@@ -167,6 +169,30 @@ def test_leaky_relu_written_as_where() -> None:
         return R.where(R.less(x, scalar(0)), R.multiply(x, scalar(0.1)), x)
 
     check(module([SHAPE], body), ["nn.leakyrelu"])
+
+
+@pytest.mark.parametrize("test", [R.greater, R.greater_equal, R.less])
+@pytest.mark.parametrize("shape, axis", [((1, 6, 1, 1), 1), ((6, 1, 1), 1), ((5,), 3)])
+def test_prelu_as_pytorch_exports_it(
+    test: Callable[..., relax.Expr], shape: tuple[int, ...], axis: int
+) -> None:
+    slopes = normal(*shape, seed=3)
+
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        scaled = bb.emit(R.multiply(x, slopes))
+        sides = (scaled, x) if test is R.less else (x, scaled)
+        return R.where(bb.emit(test(x, scalar(0))), *sides)
+
+    call = call_of(check(module([(2, 6, 4, 5)], body), ["nn.prelu"]), "nn.prelu")
+    assert (int(call.attrs.axis), static_shape(call.args[1])) == (axis, (max(shape),))
+
+
+def test_slopes_of_several_axes_are_no_prelu() -> None:
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        scaled = bb.emit(R.multiply(x, normal(6, 4, 1, seed=3)))
+        return R.where(bb.emit(R.greater(x, scalar(0))), x, scaled)
+
+    check(module([(2, 6, 4, 5)], body), ["multiply", "greater", "where"])
 
 
 def test_softmax_written_out() -> None:
