@@ -102,6 +102,7 @@ class Region {
   bool whole_averaged(const Op& op);
   void pool(const Op& op);
   void resample(const Op& op);
+  bool rows_shared(const Op& op);
   void softmax(const Op& op);
   void layer_norm(const Op& op);
   void lrn(const Op& op);

@@ -3,12 +3,8 @@
 
 #include <cstdint>
 
+#include "../vectors.h"
 #include "recurrent.h"
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#define COLLAGE_AVX512 __attribute__((target("avx512f,avx512bw")))
-#endif
 
 namespace collage_onednn {
 
@@ -22,11 +18,6 @@ inline float nearest(float x) {
 }
 
 #ifdef COLLAGE_AVX512
-// GCC makes no vectors of these loops.
-COLLAGE_AVX512 inline __mmask16 lanes_from(int64_t left) {
-  return left < 16 ? static_cast<__mmask16>((1u << left) - 1) : static_cast<__mmask16>(0xffff);
-}
-
 COLLAGE_AVX512 inline void range_in_vectors(const float* x, int64_t count, float* low,
                                             float* high) {
   __m512 least = _mm512_setzero_ps(), most = least;

@@ -1,6 +1,7 @@
 // Operators that keep the layout their input has: pooling, normalizations, elementwise.
 #pragma once
 
+#include "../softmax_rows.h"
 #include "fused.h"
 
 namespace collage_onednn {
@@ -101,8 +102,32 @@ inline desc axis_last(const dims& d, size_t axis) {
   return desc(d, memory::data_type::f32, strides);
 }
 
+// Whether this was a softmax of numbers that lie side by side, in vectors of ours.
+inline bool Region::rows_shared(const Op& op) {
+#ifdef COLLAGE_AVX512
+  const size_t axis = static_cast<size_t>(op.ints[0]);
+  const dims& shape = tensor_dims(op.inputs[0]);
+  if (op.ints[1] || shape[axis] == 1 || !has_isa(dnnl::cpu_isa::avx512_core)) return false;
+  const int src = dense(op.inputs[0]);
+  const desc md = storage_.md(src);
+  if (md.get_inner_nblks() > 0 || md.get_strides()[axis] != 1) return false;
+  const int dst = storage_.fresh(md);
+  int64_t rows = 1;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (i != axis) rows *= shape[i];
+  emit_host({{0, src}, {0, dst}}, [rows, count = shape[axis]](const std::vector<void*>& data) {
+    softmax_of_rows(static_cast<const float*>(data[0]), static_cast<float*>(data[1]), rows, count);
+  });
+  bind(op.outputs[0], dst);
+  return true;
+#else
+  return false;
+#endif
+}
+
 // ints: axis, whether its logarithm is wanted
 inline void Region::softmax(const Op& op) {
+  if (rows_shared(op)) return;
   using PD = dnnl::softmax_forward::primitive_desc;
   const auto algorithm =
       op.ints[1] ? dnnl::algorithm::softmax_log : dnnl::algorithm::softmax_accurate;

@@ -1,0 +1,96 @@
+"""Softmax: rows of every length, what is masked, what is no number, and other axes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import relax
+from tvm.relax import op
+
+from collage.testing.graphs import Emit, graph
+from tests.backends_tests.onednn.regions import Regions
+
+LENGTHS = (1, 2, 7, 15, 16, 17, 31, 32, 33, 49, 64, 197, 256, 1000)
+
+
+def _turned(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """The axis that is shared out has its numbers side by side only in memory."""
+    turned = emit(op.permute_dims(emit(op.negative(x)), [0, 2, 1]))
+    return emit(op.nn.softmax(turned, axis=1))
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Regions:
+    graphs = {
+        f"rows_of_{count}": graph([(3, 5, count)], lambda _, x: op.nn.softmax(x, axis=2))
+        for count in LENGTHS
+    }
+    graphs["turned"] = graph([(3, 5, 40)], _turned)
+    graphs["middle"] = graph([(3, 40, 5)], lambda _, x: op.nn.softmax(x, axis=1))
+    graphs["many"] = graph([(300, 197)], lambda _, x: op.nn.softmax(x))
+    return Regions(graphs, tmp_path_factory.mktemp("softmax"))
+
+
+def _softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    powers = np.exp(x.astype(np.float64) - x.max(axis, keepdims=True))
+    return powers / powers.sum(axis, keepdims=True)
+
+
+def _require(found: np.ndarray, x: np.ndarray, axis: int) -> None:
+    """Right to the last digits that the distance to the largest leaves in float32."""
+    wanted = _softmax(x, axis)
+    distance = x.max(axis, keepdims=True) - x.astype(np.float64)
+    relative = 1e-6 + 2.0**-24 * np.where(wanted > 0, distance, 0)
+    # Below that numbers are denormal, which calls flush to zero.
+    assert (np.abs(found - wanted) <= relative * wanted + 2e-38).all()
+
+
+def _drawn(shape: tuple[int, ...], scale: float = 1.0) -> np.ndarray:
+    return (scale * np.random.default_rng().standard_normal(shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("count", LENGTHS)
+def test_rows_of_every_length_to_their_last_digits(
+    compiled: Regions, count: int, scale: float
+) -> None:
+    x = _drawn((3, 5, count), scale)
+    (found,) = compiled.run(f"rows_of_{count}", [x])
+    _require(found, x, 2)
+
+
+def test_rows_shared_by_threads(compiled: Regions) -> None:
+    x = _drawn((300, 197), 4.0)
+    (found,) = compiled.run("many", [x])
+    _require(found, x, 1)
+
+
+def test_other_axes(compiled: Regions) -> None:
+    x = _drawn((3, 40, 5))
+    _require(compiled.run("middle", [x])[0], x, 1)
+    y = _drawn((3, 5, 40))
+    _require(compiled.run("turned", [y])[0], -y.transpose(0, 2, 1), 1)
+
+
+@pytest.mark.parametrize("mask", [-np.inf, -3e38, -1e4])
+def test_what_is_masked_gets_nothing(compiled: Regions, mask: float) -> None:
+    x = _drawn((3, 5, 49))
+    x[:, :, 20:] = mask
+    x[0, 0, :20] = mask
+    x[0, 0, 48] = 2.0
+    (found,) = compiled.run("rows_of_49", [x])
+    _require(found, x, 2)
+
+
+@pytest.mark.parametrize("place", [0, 16, 48])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_no_number_makes_no_numbers_of_its_row_alone(
+    compiled: Regions, place: int, value: float
+) -> None:
+    x = _drawn((3, 5, 49))
+    x[1, 2, place] = value
+    (found,) = compiled.run("rows_of_49", [x])
+    with np.errstate(invalid="ignore"):
+        wanted = _softmax(x, 2)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+    assert np.isnan(wanted[1, 2, place])
