@@ -25,8 +25,6 @@ from collage.importers.torch.archive import is_archive, require_safe
 from collage.importers.torch.exporting.module import ExportedModule
 from collage.structure import Signature
 
-_SPARSE = "it holds a sparse tensor; give it dense (to_dense()), or add up rows (index_add)"
-
 
 class TorchProgramImporter(FileImporter):
     """Reads ``torch.export.save`` archives.
@@ -120,9 +118,12 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     """
     from collage.importers.torch.courses.model import has_control_flow, import_course, straightened
     from collage.importers.torch.dynamic import with_shapes
+    from collage.importers.torch.exporting.derivatives import require_no_derivatives
+    from collage.importers.torch.operators.errors import SPARSE
     from collage.importers.torch.structure import signature_of
     from collage.importers.torch.translate import translate
 
+    require_no_derivatives(program)
     program, shapes = with_shapes(program, shapes)
     signature: Signature | None = None
 
@@ -149,7 +150,7 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     except ModelError:
         raise
     except Exception as err:  # the translator asserts, and raises errors of several kinds
-        reason = _SPARSE if "SparseTensorImpl" in str(err) else telling_line(err)
+        reason = SPARSE if "SparseTensorImpl" in str(err) else telling_line(err)
         raise ModelError(f"the program cannot be imported: {reason}", value=name) from err
     return reject_shapes(shapes, replace(model, signature=signature, chosen=tuple(chosen)))
 

@@ -127,9 +127,11 @@ def keep_tensors(program: torch.export.ExportedProgram) -> None:
     (output,) = graph.find_nodes(op="output")
     pairs = list(zip(output.args[0], found.output_specs, strict=True))
     kept = [(value, spec) for value, spec in pairs if _is_tensor_result(spec)]
+    sources = {spec.target: spec.arg.name for spec in found.input_specs if spec.target}
+    same = {spec.target for value, spec in pairs if _origin(value) == sources.get(spec.target)}
     output.args = (tuple(value for value, _ in kept),)
     graph.eliminate_dead_code()
-    _require_stateless(program)
+    _require_stateless(program, same)
     plain = {
         spec.arg.name
         for spec in found.input_specs
@@ -146,8 +148,32 @@ def _is_tensor_result(spec: Any) -> bool:
     return spec.kind in _RESULTS and isinstance(spec.arg, TensorArgument)
 
 
-def _require_stateless(program: torch.export.ExportedProgram) -> None:
-    """What is written must not be asked for by a later call: a compiled model forgets."""
+_COPIES = frozenset(["alias", "clone", "detach", "detach_", "_to_copy", "lift_fresh_copy", "copy"])
+"""Operators that may give what they are given."""
+
+
+def _origin(value: Any) -> str | None:
+    """The name of what a value is a copy of, by way of any number of copies."""
+    while isinstance(value, torch.fx.Node) and value.op == "call_function":
+        if value.target.__name__.split(".")[0] not in _COPIES:
+            break
+        source = value.args[1 if value.target.__name__.startswith("copy.") else 0]
+        if source.meta["val"].dtype != value.meta["val"].dtype:
+            break
+        value = source
+    return getattr(value, "name", None)
+
+
+def _require_stateless(program: torch.export.ExportedProgram, same: set[str | None]) -> None:
+    """What is written must not be asked for by a later call: a compiled model forgets.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        Without what no result depends on.
+    same : set of str
+        What is written with what it holds.
+    """
     found = program.graph_signature
     used = {node.name: list(node.users) for node in program.graph.find_nodes(op="placeholder")}
     sources = {spec.target: spec.arg.name for spec in found.input_specs if spec.target}
@@ -160,7 +186,7 @@ def _require_stateless(program: torch.export.ExportedProgram) -> None:
                 stacklevel=2,
             )
         readers = used.get(sources.get(spec.target, ""))
-        if spec.kind is OutputKind.BUFFER_MUTATION and readers:
+        if spec.kind is OutputKind.BUFFER_MUTATION and readers and spec.target not in same:
             if any("batch_norm" in str(reader.target) for reader in readers):
                 raise ModelError(
                     "the program was exported in training mode; call model.eval() before "

@@ -40,7 +40,7 @@ from collage.importers.torch.operators.complex.converters import (
     is_complex,
     split_complex,
 )
-from collage.importers.torch.operators.errors import drops
+from collage.importers.torch.operators.errors import draws, drops
 from collage.importers.torch.operators.linear.products import PRODUCTS
 from collage.importers.torch.operators.quantized import QUANTIZED
 from collage.importers.torch.operators.recurrent import RECURRENT
@@ -193,7 +193,7 @@ class _Importer(ExportedProgramImporter):
             known = without_elements(self, node)
             if known is not None:
                 return known
-            if convert is None or drops(node):
+            if convert is None or drops(node) or draws(node):
                 raise RefusedError(reason_of(node))
             return self._checked(node, self._with_promoted(node, convert))
         except Exception as err:  # noqa: BLE001 - converters raise anything; each is reported

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from collage.backends.contract.errors import InputError, ModelError, telling_line
+from collage.backends.contract.errors import InputError, ModelError
+from collage.importers.torch.exporting.attributes import stateless
 from collage.importers.torch.exporting.caches import gives_cache, plain_caches, without_cache
+from collage.importers.torch.exporting.derivatives import noticing, written_out
+from collage.importers.torch.exporting.eager import as_run_at_once
 from collage.importers.torch.exporting.numbers import has_numbers, known_numbers
+from collage.importers.torch.exporting.reasons import reason_of_failure, scripted
 
 ExampleInputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """What a module is called with, by position or by name."""
 
 _Way: TypeAlias = tuple[bool, Callable[[Any], AbstractContextManager[None]]]
 """Whether to trace strictly, and what is changed in the module meanwhile."""
-
-_ASKING = (
-    re.compile(r'The following call raised this error:.*?File "([^"]+)", line (\d+)', re.S),
-    re.compile(r"Caused by: \(([^\s:]+):(\d+) in "),
-)
-"""Where PyTorch says which line needed to know what a tensor holds; the first is the model's."""
 
 
 def is_module(source: object) -> bool:
@@ -105,8 +102,8 @@ def export_module(
     name = type(module).__name__
     if not is_module(module):
         raise InputError(f"dynamic_shapes are for a torch.nn.Module, not for a {name}", value=name)
-    if scripted := _scripted({"": module}):
-        raise ModelError(f"torch.export cannot export '{name}': {scripted}", value=name)
+    if reason := scripted({"": module}):
+        raise ModelError(f"torch.export cannot export '{name}': {reason}", value=name)
     # Not before: this is imported with or without PyTorch.
     from collage.importers.torch.exporting.packed import has_recurrent, padded_sequences
 
@@ -118,22 +115,46 @@ def export_module(
     ways += [(False, without_cache)] * gives_cache(module)
     ways += [(False, known_numbers)] * has_numbers(module)
     ways += [(False, padded_sequences)] * has_recurrent(module)
-    for strict, changed in ways:
+    while ways:
+        strict, changed = ways.pop(0)
         try:
-            with changed(module):
+            with noticing() as derivatives, changed(module):
                 program = _exported(module, args, kwargs, dynamic_shapes, strict=strict)
-            return ExportedModule(name, program, inspect.signature(module.forward))
+            if not derivatives:
+                return ExportedModule(name, program, inspect.signature(module.forward))
         except ModelError as err:
             refused = err
+            break
         except Exception as err:  # noqa: BLE001 - torch raises anything; the first says why
             failed = failed or err
+        if derivatives:
+            return _differentiated(module, args, kwargs, dynamic_shapes)
     failed = failed or refused
     assert failed is not None, "it was tried"
-    parts = dict(module.named_modules())
-    reason = (
-        refused or _packed(failed) or _undecided(failed) or _scripted(parts) or telling_line(failed)
-    )
-    raise ModelError(f"torch.export cannot export '{name}': {reason}", value=name) from failed
+    why = refused or reason_of_failure(failed, dict(module.named_modules()))
+    raise ModelError(f"torch.export cannot export '{name}': {why}", value=name) from failed
+
+
+def _differentiated(
+    module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> ExportedModule:
+    """A module that computes derivatives, of one shape."""
+    name = type(module).__name__
+    if dynamic_shapes is not None:
+        raise ModelError(
+            f"'{name}' differentiates as it runs, which is written out for one shape; leave out "
+            "dynamic_shapes",
+            value=name,
+        )
+    try:
+        with _evaluating(module), written_out(module, args, kwargs):
+            program = _exported(module, args, kwargs, None, strict=False)
+    except Exception as err:
+        reason = reason_of_failure(err, dict(module.named_modules()))
+        raise ModelError(
+            f"'{name}' differentiates as it runs, which cannot be written out: {reason}", value=name
+        ) from err
+    return ExportedModule(name, program, inspect.signature(module.forward))
 
 
 def _exported(
@@ -143,51 +164,12 @@ def _exported(
 
     # What bodies of control flow were traced with before must not open their dimensions.
     fixed = torch._dynamo.config.patch(automatic_dynamic_shapes=False)
-    with _evaluating(module), torch.no_grad(), fixed:
-        return torch.export.export(
+    with _evaluating(module), torch.no_grad(), fixed, as_run_at_once(), stateless(module) as kept:
+        program = torch.export.export(
             module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
         )
-
-
-def _scripted(parts: Mapping[str, Any]) -> str | None:
-    """What to do about parts of TorchScript's, as ``torch.jit`` makes them; None without any."""
-    import torch
-
-    compiled = (path for path, part in parts.items() if isinstance(part, torch.jit.ScriptModule))
-    found = next(compiled, None)
-    if found is None:
-        return None
-    which = f"its part '{found}'" if found else "it"
-    return (
-        f"{which} is TorchScript's, of torch.jit.trace or torch.jit.script; give the "
-        "torch.nn.Module that was compiled, or the model as ONNX"
-    )
-
-
-def _packed(error: Exception) -> str | None:
-    """What to do about weights in a library's own form; None where that is not what went wrong."""
-    if "PackedParamsBase" not in str(error) and "CellParamsBase" not in str(error):
-        return None
-    return (
-        "its weights are packed for one library, as quantize_dynamic and convert_fx leave them; "
-        "quantize the network by torchao, with pt2e (prepare_pt2e, convert_pt2e) or quantize_"
-    )
-
-
-def _undecided(error: Exception) -> str | None:
-    """Which line of a model asks what tensors hold; None where that is not what went wrong."""
-    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-
-    if not isinstance(error, GuardOnDataDependentSymNode):
-        return None
-    found = next(filter(None, (place.search(str(error)) for place in _ASKING)), None)
-    if found is None:
-        return None
-    return (
-        f"what runs depends on what tensors hold at {found[1]}:{found[2]}; write that with "
-        'torch.cond or torch.where, or call torch.compile(model, backend="collage"), which '
-        "compiles what lies before and behind it"
-    )
+        kept.append(program)
+    return program
 
 
 def _call(module: Any, example_inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import fx
 
@@ -17,7 +19,13 @@ _REASONS = {
 }
 
 
-_DRAWS = "it draws random numbers"
+_DRAWS = "it draws random numbers; give them to the network as an input"
+_OF_PYTORCH = ("aten", "prims", "prim", "collage")
+_OWN = (
+    "is an operator of its own (torch.library), of which only its library knows what it computes; "
+    "write it with PyTorch's operators, or register that as its CompositeImplicitAutograd"
+)
+SPARSE = "it holds a sparse tensor; give it dense (to_dense()), or add up rows (index_add)"
 _DROPS = (
     "it drops elements at random, as in training; call model.eval() before torch.export.export, "
     "and write F.dropout(x, p, training=self.training), which drops in every mode without"
@@ -36,16 +44,50 @@ def reason_of(node: fx.Node) -> str:
     >>> reason_of(fx.Graph().call_function(torch.ops.aten.nonzero.default))
     'the shape of its result depends on data'
     """
+    if drops(node):
+        return _DROPS
+    if draws(node):
+        return _DRAWS
+    if node.target.__name__.startswith("auto_functionalized"):
+        return f"'{_written(node.args[0])}' {_OWN}"
     name = node.target.__name__.split(".")[0]
-    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-        return _DROPS if drops(node) else f"{_DRAWS}; give them to the network as an input"
+    if getattr(node.target, "namespace", "aten") not in _OF_PYTORCH:
+        return f"'{_written(node.target)}' {_OWN}"
     if _REASONS.get(name):
         return _REASONS[name]
+    if "sparse" in name:
+        return SPARSE
     if name.startswith(("linalg_", "_linalg_")):
         return _FACTORS
     if name.startswith(("special_", "bessel_", "spherical_", "zeta")):
         return _SPECIAL
     return "there is no converter for it, and PyTorch does not take it apart"
+
+
+def _written(operator: Any) -> str:
+    """An operator as it was registered, ``library::name``."""
+    return str(operator._schema.name)
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether an operator gives other numbers at each call.
+
+    Examples
+    --------
+    >>> graph = fx.Graph()
+    >>> x = graph.placeholder("x")
+    >>> aten = torch.ops.aten
+    >>> draws(graph.call_function(aten.randn_like.default, (x,)))
+    True
+    >>> draws(graph.call_function(aten.dropout.default, (x, 0.5, False)))
+    False
+    """
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    given = _given(node)
+    if "training" in given:
+        return bool(given["training"])
+    return not given.keys() & {"train", "dropout_p"}
 
 
 def drops(node: fx.Node) -> bool:
@@ -61,7 +103,14 @@ def drops(node: fx.Node) -> bool:
     """
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
-    named = zip(node.target._schema.arguments, node.args, strict=False)
-    given = {parameter.name: value for parameter, value in named} | dict(node.kwargs)
+    given = _given(node)
     share = given.get("dropout_p", given.get("p", 0.0) if given.get("train") else 0.0)
     return isinstance(share, float) and share > 0
+
+
+def _given(node: fx.Node) -> dict[str, Any]:
+    """A node's arguments by their names; defaults filled in."""
+    parameters = node.target._schema.arguments
+    known = {one.name: one.default_value for one in parameters if one.has_default_value()}
+    named = zip(parameters, node.args, strict=False)
+    return known | {parameter.name: value for parameter, value in named} | dict(node.kwargs)

@@ -1,0 +1,101 @@
+"""Why ``torch.export`` could not take a module, as the user reads it."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from collage.backends.contract.errors import telling_line
+
+_ASKING = (
+    re.compile(r'The following call raised this error:.*?File "([^"]+)", line (\d+)', re.S),
+    re.compile(r"Caused by: \(([^\s:]+):(\d+) in "),
+)
+"""Where PyTorch says which line needed to know what a tensor holds; the first is the model's."""
+
+
+_NESTED = ("torch", "nested")
+"""The folder of what makes nested tensors."""
+
+
+def reason_of_failure(error: Exception, parts: Mapping[str, Any]) -> str:
+    """What is in the way, and what to do about it.
+
+    Parameters
+    ----------
+    error : Exception
+        That PyTorch raised.
+    parts : mapping of str to torch.nn.Module
+        The module's, by their paths.
+
+    Returns
+    -------
+    str
+        One line.
+    """
+    found = _packed(error) or _undecided(error) or scripted(parts) or _nested(error)
+    return found or _untraced(error) or telling_line(error)
+
+
+def scripted(parts: Mapping[str, Any]) -> str | None:
+    """What to do about parts of TorchScript's, as ``torch.jit`` makes them; None without any."""
+    import torch
+
+    compiled = (path for path, part in parts.items() if isinstance(part, torch.jit.ScriptModule))
+    found = next(compiled, None)
+    if found is None:
+        return None
+    which = f"its part '{found}'" if found else "it"
+    return (
+        f"{which} is TorchScript's, of torch.jit.trace or torch.jit.script; give the "
+        "torch.nn.Module that was compiled, or the model as ONNX"
+    )
+
+
+def _packed(error: Exception) -> str | None:
+    """What to do about weights in a library's own form; None where that is not what went wrong."""
+    if "PackedParamsBase" not in str(error) and "CellParamsBase" not in str(error):
+        return None
+    return (
+        "its weights are packed for one library, as quantize_dynamic and convert_fx leave them; "
+        "quantize the network by torchao, with pt2e (prepare_pt2e, convert_pt2e) or quantize_"
+    )
+
+
+def _undecided(error: Exception) -> str | None:
+    """Which line of a model asks what tensors hold; None where that is not what went wrong."""
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    if not isinstance(error, GuardOnDataDependentSymNode):
+        return None
+    found = next(filter(None, (place.search(str(error)) for place in _ASKING)), None)
+    if found is None:
+        return None
+    return (
+        f"what runs depends on what tensors hold at {found[1]}:{found[2]}; write that with "
+        'torch.cond or torch.where, or call torch.compile(model, backend="collage"), which '
+        "compiles what lies before and behind it"
+    )
+
+
+def _nested(error: Exception) -> str | None:
+    """What to do about nested tensors; None where that is not what went wrong."""
+    files = [Path(frame.filename).parts for frame in traceback.extract_tb(error.__traceback__)]
+    makes = any(_NESTED in (file[-3:-1], file[-4:-2]) for file in files)
+    if "_nested_" not in str(error) and not makes:
+        return None
+    return "it makes nested tensors, whose rows data choose; pad them, with a mask of what is there"
+
+
+def _untraced(error: Exception) -> str | None:
+    """Of operators that PyTorch runs but cannot trace it says nothing but the name."""
+    from torch._subclasses import fake_tensor
+
+    operator = getattr(error, "func", None)
+    if isinstance(error, fake_tensor.UnsupportedOperatorException):
+        return f"PyTorch cannot trace {operator}"
+    unknown = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
+    return f"what {operator} gives depends on data" if isinstance(error, unknown) else None

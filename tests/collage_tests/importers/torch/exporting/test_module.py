@@ -1,0 +1,159 @@
+"""Modules that keep something from call to call, and what tracing leaves out or cannot take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collage.backends.contract.errors import ModelError
+from collage.cost.reference import evaluate
+from collage.importers import load_model
+from collage.normalize import normalize
+from tests.collage_tests.importers.torch.torch_functions import Function, program_of, rows
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch", exc_type=ImportError)
+nn = torch.nn
+
+
+def _agree(net: Any, draw: Callable[[], tuple[Any, ...]]) -> None:
+    net.eval()
+    mod = normalize(load_model(net, example_inputs=draw()).mod)
+    given = draw()
+    with torch.no_grad():
+        expected = net(*given)
+    found = evaluate(mod, [x.numpy() for x in given])
+    np.testing.assert_allclose(found[0], expected.numpy(), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("checked", [False, True])
+def test_padded_places_of_encoders_are_zero_as_in_inference(norm: bool, checked: bool) -> None:
+    torch.manual_seed(7)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    last = nn.LayerNorm(8) if norm else None
+    if last is not None:
+        nn.init.normal_(last.bias)
+    net = nn.TransformerEncoder(layer, 2, norm=last, mask_check=checked)
+
+    class Pooled(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, x: Any, away: Any) -> Any:
+            return self.net(x, src_key_padding_mask=away)
+
+    def draw() -> tuple[Any, ...]:
+        lengths = torch.randint(1, 6, (3, 1))
+        lengths[0] = 6
+        return rows(3, 6, 8), torch.arange(6)[None] >= lengths
+
+    _agree(Pooled(), draw)
+    if checked:
+        # Padded in front, nothing is left out.
+        _agree(Pooled(), lambda: tuple(x.flip(1) for x in draw()))
+
+
+class Keeping(nn.Module):  # type: ignore[misc,name-defined]
+    """Its results depend on what the call before left in an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.zeros(3)
+        self.register_buffer("places", rows(3))
+
+    def forward(self, x: Any) -> Any:
+        found = x + self.last
+        self.last = x
+        return found
+
+
+class Moving(Keeping):
+    """Assigns a buffer as it is."""
+
+    def forward(self, x: Any) -> Any:
+        self.places = self.places.to(x.device)
+        return x + self.places
+
+
+def test_attributes_that_a_call_leaves_for_the_next_are_refused() -> None:
+    with pytest.raises(ModelError, match="changes its attribute 'last'"):
+        load_model(Keeping(), example_inputs=(rows(3),))
+    _agree(Moving(), lambda: (rows(3),))
+
+
+def test_distributions_do_not_look_at_their_parameters() -> None:
+    def function(x: Any) -> Any:
+        return torch.distributions.Normal(x, x.exp()).log_prob(x * 2)
+
+    _agree(Function(function), lambda: (rows(3, 4),))
+    assert torch.distributions.Distribution._validate_args
+
+
+DRAWN: dict[str, Callable[[Any], Any]] = {
+    "randn_like": lambda x: x + torch.randn_like(x),
+    "randn": lambda x: x + torch.randn(4),
+    "exponential": lambda x: nn.functional.gumbel_softmax(x),
+    "rand_like": lambda x: x + torch.rand_like(x),
+    "rand": lambda x: torch.bernoulli(x.sigmoid()),
+    "normal_functional": lambda x: x + torch.empty(4).normal_(),
+    "rrelu_with_noise_functional": lambda x: nn.functional.rrelu(x, training=True),
+}
+
+
+@pytest.mark.parametrize("case", DRAWN)
+def test_random_numbers_are_refused(case: str) -> None:
+    with pytest.raises(ModelError, match=f"{case}.*: it draws random numbers"):
+        load_model(program_of(DRAWN[case], rows(2, 4)))
+
+
+def test_what_draws_only_in_training_is_taken() -> None:
+    _agree(nn.Sequential(nn.RReLU(), nn.Dropout(), nn.AlphaDropout()), lambda: (rows(2, 4),))
+
+
+def test_operators_of_their_own_are_named() -> None:
+    library = torch.library.Library("collage_tests", "FRAGMENT")
+    library.define("doubled(Tensor x) -> Tensor")
+    library.define("filled(Tensor x, Tensor(a!) y) -> ()")
+    library.define("composed(Tensor x) -> Tensor")
+    library.impl("doubled", torch.empty_like, "Meta")
+    library.impl("filled", lambda x, y: None, "Meta")
+    library.impl("composed", lambda x: x.sin() + 1, "CompositeImplicitAutograd")
+    own = torch.ops.collage_tests
+
+    def filled(x: Any) -> Any:
+        found = torch.empty_like(x)
+        own.filled(x, found)
+        return found
+
+    for name, function in (("doubled", lambda x: own.doubled(x)), ("filled", filled)):
+        with pytest.raises(ModelError, match=f"'collage_tests::{name}' is an operator of its own"):
+            load_model(Function(function), example_inputs=(rows(3),))
+    _agree(Function(lambda x: own.composed(x)), lambda: (rows(3),))
+
+
+def test_nested_tensors_are_refused() -> None:
+    def listed(x: Any) -> Any:
+        return torch.nested.nested_tensor([x[0], x[1, :3]], layout=torch.jagged).sum(1)
+
+    def strided(x: Any) -> Any:
+        nested = torch.nested.as_nested_tensor([x[0], x[1, :3]])
+        return torch.nested.to_padded_tensor(nested, 0.0)
+
+    for function in (listed, strided):
+        with pytest.raises(ModelError, match="it makes nested tensors, whose rows data choose"):
+            load_model(Function(function), example_inputs=(rows(2, 5, 4),))
+
+
+def test_what_pytorch_cannot_trace_is_named() -> None:
+    def function(x: Any, labels: Any) -> Any:
+        lengths = torch.full((2,), 3)
+        return nn.functional.ctc_loss(x.log_softmax(-1), labels, lengths * 3, lengths)
+
+    given = (rows(9, 2, 5), torch.randint(1, 5, (2, 3)))
+    with pytest.raises(ModelError, match=r"what aten\._ctc_loss\.Tensor gives depends on data"):
+        load_model(Function(function), example_inputs=given)
