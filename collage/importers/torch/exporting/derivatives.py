@@ -64,6 +64,11 @@ def written_out(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         In evaluation mode; what it computes may depend on data, what it runs may not.
     args, kwargs
         What it is called with.
+
+    Yields
+    ------
+    None
+        Meanwhile its ``forward`` runs what was recorded.
     """
     import torch
     from torch.func import functional_call
