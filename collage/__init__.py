@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from collage._on_demand import on_demand
 from collage._version import __version__
 from collage.backends.contract.context import set_default_context
-from collage.config import Config, wait_briefly
+from collage.config import Config, send_nothing, wait_briefly
 
 if TYPE_CHECKING:
     from collage import transform
@@ -41,6 +41,7 @@ __all__ = [
 set_default_context(lambda: Config.from_environment().build_context())
 # Before anything brings OpenMP's runtime: TVM imports PyTorch where that is installed.
 wait_briefly()
+send_nothing()
 
 # On demand: the command line's help and every measuring worker import this package too, and need
 # neither importers nor TVM.

@@ -87,3 +87,29 @@ def wait_briefly(environment: MutableMapping[str, str] = os.environ) -> None:
     """
     if "OMP_WAIT_POLICY" not in environment:
         environment.setdefault("GOMP_SPINCOUNT", str(_SPINS))
+
+
+def send_nothing(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Let onnxruntime tell nobody what it is used for.
+
+    Its newer releases keep an identifier of the machine in the user's cache and send its maker
+    events over the network, unless the environment says otherwise when it is loaded; child processes
+    inherit it.
+
+    Parameters
+    ----------
+    environment : mapping of str to str
+        Who has chosen in it (``ORT_DISABLE_TELEMETRY``, ``0`` to send) keeps that.
+
+    References
+    ----------
+    onnxruntime, docs/Privacy.md, "Disabling Telemetry".
+
+    Examples
+    --------
+    >>> mine = {"ORT_DISABLE_TELEMETRY": "0"}
+    >>> send_nothing(mine)
+    >>> mine
+    {'ORT_DISABLE_TELEMETRY': '0'}
+    """
+    environment.setdefault("ORT_DISABLE_TELEMETRY", "1")

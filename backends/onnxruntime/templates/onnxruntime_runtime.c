@@ -2,6 +2,7 @@
  * memory. Any number of threads may run one session at a time. */
 #define _GNU_SOURCE /* dladdr */
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "collage_onnxruntime.h"
 #include "denormal_flags.h"
@@ -42,6 +43,9 @@ static int fail(const collage_onnxruntime_region* region, const char* what, OrtS
   } while (0)
 
 static int open_library(const collage_onnxruntime_region* region) {
+  /* It tells its maker what it is used for unless this is set when it is loaded (docs/Privacy.md);
+   * who has chosen keeps that. */
+  setenv("ORT_DISABLE_TELEMETRY", "1", 0);
   void* library = collage_region_library(region->symbol, region->library, &ort);
   if (library == NULL) return -1;
   const OrtApiBase* (*get_base)(void) = (const OrtApiBase* (*)(void))dlsym(library, "OrtGetApiBase");
