@@ -93,8 +93,8 @@ def send_nothing(environment: MutableMapping[str, str] = os.environ) -> None:
     """Let onnxruntime tell nobody what it is used for.
 
     Its newer releases keep an identifier of the machine in the user's cache and send its maker
-    events over the network, unless the environment says otherwise when it is loaded; child processes
-    inherit it.
+    events over the network, unless the environment says otherwise when it is loaded; child
+    processes inherit it.
 
     Parameters
     ----------

@@ -26,8 +26,8 @@ def how_far(stats: SearchStats) -> str:
     -----
     What was not measured counts with a lower bound: its multiply-adds at 1.25 times the best rate
     that anything reached. The proof stands on that, and says so. The search itself ends once
-    nothing better is likely: where that needs something that was not measured to be a tenth faster
-    for its size than what is typical of its kind on its backend.
+    nothing better is likely: where that needs something that was not measured to be well faster
+    than what its operators took in other candidates on its backend.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def _what_none_takes(stats: SearchStats, sum_sec: float) -> list[str]:
     at_most = "" if rate is None else f" at up to {rate / 1e9:.3g} GFLOP/s"
     return [
         f"likely: {which} has parts that take less than {format_sec(likely_sec)} (by the costs of "
-        f"{stats.evaluated}, unless one is a tenth faster than its kind){answer}",
+        f"{stats.evaluated}, unless one is faster than its parts tell){answer}",
         f"proven: none takes less than {format_sec(least_sec)}{at_most}",
     ]
 
