@@ -168,6 +168,17 @@ def _layer_norm_axes(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return rw.with_attrs(call, axes=[a - rank if a >= 0 else a for a in axes])
 
 
+def _instance_norm_axes(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """A norm over the samples too, where there is but one, is an instance norm as others are.
+
+    PyTorch exports instance norms as batch norms of one sample.
+    """
+    axes = [int(a) % len(static_shape(call.args[0])) for a in call.attrs.axes]
+    if static_shape(call.args[0])[0] != 1 or 0 not in axes or len(axes) == 1:
+        return None
+    return rw.with_attrs(call, axes=[a for a in axes if a != 0])
+
+
 def _flatten_3d_pool(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """A 3-D average pool along one axis alone, as in LRN, is a 2-D one over flattened planes.
 
@@ -211,5 +222,6 @@ RULES: Rules = {
     "multiply": (_layer_norm, _affine_into_layer_norm),
     "add": (_affine_into_layer_norm,),
     "nn.layer_norm": (_layer_norm_axes,),
+    "nn.instance_norm": (_instance_norm_axes,),
     "nn.avg_pool3d": (_flatten_3d_pool,),
 }

@@ -144,6 +144,15 @@ def test_normalization_over_leading_axes_is_no_layer_norm() -> None:
     check(module([SEQUENCE], body), wanted)
 
 
+@pytest.mark.parametrize("samples, axes", [(1, [2, 3]), (2, [0, 2, 3])])
+def test_an_instance_norm_of_one_sample_is_over_its_pixels(samples: int, axes: list[int]) -> None:
+    def body(_: object, x: relax.Expr) -> relax.Expr:
+        return R.nn.instance_norm(x, positive(6), normal(6), channel_axis=1, axes=[0, 2, 3])
+
+    mod = check(module([(samples, 6, 4, 5)], body), ["nn.instance_norm"])
+    assert [int(a) for a in call_of(mod, "nn.instance_norm").attrs.axes] == axes
+
+
 def test_gain_of_a_layer_norm_with_other_users_stays() -> None:
     def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         y = bb.emit(R.nn.layer_norm(x, positive(6), normal(6), axes=[2]))
