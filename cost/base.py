@@ -6,7 +6,7 @@ import enum
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,6 +97,18 @@ class Cost:
         low, median, high = np.percentile(np.asarray(samples_sec), (10, 50, 90))
         spread_sec = float(high - low) / 2
         return cls(CostStatus.VALID, float(median), spread_sec, tuple(samples_sec), others=others)
+
+    def times(self, factor: float) -> Cost:
+        """So many times as long, spread and samples too; the same where it is no time.
+
+        Examples
+        --------
+        >>> Cost.of_samples([1.0, 2.0, 3.0]).times(0.5).median_sec
+        1.0
+        """
+        samples_sec = tuple(factor * second for second in self.samples_sec)
+        median_sec, spread_sec = factor * self.median_sec, factor * self.spread_sec
+        return replace(self, median_sec=median_sec, spread_sec=spread_sec, samples_sec=samples_sec)
 
     @property
     def is_valid(self) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from collage.backends.contract.errors import ReplayMissError, SearchError
 from collage.candidate_costs import WorkloadCosts
+from collage.cost.contest import PairedComparison
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation
 from collage.end_to_end.inside import seconds_inside
@@ -37,6 +38,27 @@ Key = tuple[tuple[int, str], ...]
 _WORTH_IT = 0.98
 """Of what the fastest takes by its parts inside it: an answer that promises no less would at best
 tie with it."""
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """One that was timed beside the leader in a contest of their own.
+
+    Attributes
+    ----------
+    evaluation : Evaluation
+        With the time that it would have had in the first contest, by what the leader took in both:
+        while a machine is disturbed everything takes several times as long.
+    comparison : PairedComparison or None
+        How it stood against the leader.
+    """
+
+    evaluation: Evaluation
+    comparison: PairedComparison | None = None
+
+    @property
+    def key(self) -> str:
+        return self.evaluation.key
 
 
 @dataclass(frozen=True)
@@ -88,16 +110,15 @@ class CorrectedSearch:
         """
         inside, leader = InsideCosts(self.costs), evaluated.winner
         leader_sec = leader.cost.median_sec
-        tried: list[Evaluation] = []
+        tried: list[_Tried] = []
         known = {one.contender.partitioning.key() for one in evaluated.evaluations}
         taken_apart = self._note(inside, evaluated.evaluations)
         for number in range(1, ROUNDS + 1):
             if not taken_apart or not self._is_time():
                 break
             try:
-                partitionings = self._answers(
-                    inside, leader, [*evaluated.evaluations, *tried], number
-                )
+                timed = [*evaluated.evaluations, *(one.evaluation for one in tried)]
+                partitionings = self._answers(inside, leader, timed, number)
                 found = self._contenders(partitionings, known, len(tried))
                 if not found:
                     break
@@ -108,13 +129,16 @@ class CorrectedSearch:
                 break  # Whoever made the log went no further.
             if not before.cost.is_valid:
                 break  # There was no time for it.
-            tried += after
             # Times of different contests do not compare; ratios to the same model do.
             unit = leader_sec / before.cost.median_sec
             taken_apart = self._note(inside, after, unit)
-            winner = Evaluated.of([before, *after]).winner
-            if winner is not before:
-                leader, leader_sec = winner, unit * winner.cost.median_sec
+            contest = Evaluated.of([before, *after])
+            tried += [
+                _Tried(replace(one, cost=one.cost.times(unit)), comparison)
+                for one, comparison in zip(after, contest.comparisons[1:], strict=True)
+            ]
+            if contest.winner is not before:
+                leader, leader_sec = contest.winner, unit * contest.winner.cost.median_sec
         return self._concluded(evaluated, tried, leader)
 
     def _note(
@@ -192,14 +216,15 @@ class CorrectedSearch:
         return found
 
     def _concluded(
-        self, evaluated: Evaluated, tried: Sequence[Evaluation], leader: Evaluation
+        self, evaluated: Evaluated, tried: Sequence[_Tried], leader: Evaluation
     ) -> Evaluated:
         """One contest of all, where an answer was faster."""
         if leader.key == evaluated.winner.key:
             return _beside(evaluated, tried)
         running = [one for one in evaluated.evaluations if one.cost.is_valid]
-        others = [one for one in evaluated.evaluations if not one.cost.is_valid]
-        others += [one for one in tried if one.key != leader.key]
+        others = [_Tried(one) for one in evaluated.evaluations if not one.cost.is_valid]
+        # How they stood against who led before says nothing of how they stand against this one.
+        others += [replace(one, comparison=None) for one in tried if one.key != leader.key]
         try:
             last = self.comparison.compare([leader.contender, *(one.contender for one in running)])
         except ReplayMissError:
@@ -218,14 +243,14 @@ def _is_one_contest(evaluations: Sequence[Evaluation]) -> bool:
     return len(contests) == 1 and all(one.cost.is_valid for one in evaluations)
 
 
-def _beside(evaluated: Evaluated, others: Sequence[Evaluation]) -> Evaluated:
+def _beside(evaluated: Evaluated, others: Sequence[_Tried]) -> Evaluated:
     """A contest's result, and others that took no part in it."""
     if not others:
         return evaluated
     return Evaluated(
-        (*evaluated.evaluations, *others),
+        (*evaluated.evaluations, *(one.evaluation for one in others)),
         evaluated.winner,
-        (*evaluated.comparisons, *[None] * len(others)),
+        (*evaluated.comparisons, *(one.comparison for one in others)),
     )
 
 

@@ -19,14 +19,14 @@ from collage.backends.contract.errors import ReplayMissError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.base import Cost, CostModel, CostStatus
 from collage.cost.call_times import CallTime
-from collage.cost.contest import Rounds
+from collage.cost.contest import Outcome, Rounds
 from collage.cost.workload.workload import Workload
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation
 from collage.end_to_end.evaluation import Lowered
 from collage.passes.lower import partition_names
 from collage.pipeline import evaluate_contenders, find_covers
 from collage.pipeline.evaluated import Evaluated
-from collage.pipeline.improving.corrected import ROUNDS, CorrectedSearch
+from collage.pipeline.improving.corrected import ROUNDS, CorrectedSearch, _Tried
 from collage.pipeline.limits import Budget
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
@@ -71,6 +71,8 @@ class Machine(EndToEndComparison):
         self.contests: list[tuple[str, ...]] = []
         self.left = 100
         self.late_after = 100
+        self.loaded_in, self.quiet_from = 100, 100
+        self.slower_than_told: Callable[[Partitioning], bool] = lambda partitioning: False
 
     def inside(self, candidate: Candidate) -> float:
         (alone,) = self.costs.seconds([candidate])
@@ -78,7 +80,8 @@ class Machine(EndToEndComparison):
         return alone if is_native(candidate.target) else alone + self.excess(candidate, alone)
 
     def whole(self, partitioning: Partitioning) -> float:
-        return sum(self.inside(c) for c in partitioning.candidates if not c.inline)
+        told = sum(self.inside(c) for c in partitioning.candidates if not c.inline)
+        return 2 * told if self.slower_than_told(partitioning) else told
 
     def _evaluate(self, lowered: Sequence[Lowered]) -> list[Evaluation]:
         if self.left == 0:
@@ -95,7 +98,8 @@ class Machine(EndToEndComparison):
 
     def _evaluation(self, lowered: Lowered) -> Evaluation:
         partitioning = lowered.contender.partitioning
-        seconds = (self.whole(partitioning),) * ROUNDS_PLAYED
+        load = 3.0 if self.loaded_in <= len(self.contests) < self.quiet_from else 1.0
+        seconds = (load * self.whole(partitioning),) * ROUNDS_PLAYED
         rounds = Rounds(f"contest {len(self.contests)}", seconds)
         calls = tuple(
             CallTime(f"fused_{name}" if is_native(part.target) else name, self.inside(part))
@@ -201,12 +205,14 @@ def test_answers_that_lost_stand_in_the_report_and_decide_nothing() -> None:
     loop = Loop(MIXED, hand_over)
     search, first = loop.search(), loop.first
     slow = [
-        replace(
-            first.winner,
-            contender=replace(first.winner.contender, name=f"search:{n}"),
-            cost=Cost.of_samples((n * 1e-3,) * ROUNDS_PLAYED),
-            rounds=Rounds("their own", (n * 1e-3,) * ROUNDS_PLAYED),
-            key=f"answer {n}",
+        _Tried(
+            replace(
+                first.winner,
+                contender=replace(first.winner.contender, name=f"search:{n}"),
+                cost=Cost.of_samples((n * 1e-3,) * ROUNDS_PLAYED),
+                rounds=Rounds("their own", (n * 1e-3,) * ROUNDS_PLAYED),
+                key=f"answer {n}",
+            )
         )
         for n in (2, 3, 4)
     ]
@@ -218,6 +224,26 @@ def test_answers_that_lost_stand_in_the_report_and_decide_nothing() -> None:
         "search:3",
         "search:4",
     ]
+
+
+def test_times_of_a_quiet_contest_are_told_beside_those_of_a_loaded_one() -> None:
+    """What was tried when nobody else ran any longer looked three times as fast as who beat it."""
+    loop = Loop(MIXED, hand_over)
+    # Whatever the loop comes up with takes twice what its parts tell, and so loses.
+    known = {one.contender.partitioning.key() for one in loop.first.evaluations}
+    loop.machine.slower_than_told = lambda partitioning: partitioning.key() not in known
+    loop.machine.loaded_in = len(loop.machine.contests) + 1
+    loop.machine.quiet_from = loop.machine.loaded_in + 1
+    first = evaluate_contenders(loop.machine, loop.covers.contenders)
+    found = loop.search().improve(first)
+    assert found.winner.key == first.winner.key
+    tried = found.evaluations[len(first.evaluations) :]
+    assert tried
+    for one, verdict in zip(tried, found.comparisons[len(first.evaluations) :], strict=True):
+        truth = loop.machine.whole(one.contender.partitioning)
+        assert one.cost.median_sec == pytest.approx(3.0 * truth)
+        assert one.cost.median_sec > first.winner.cost.median_sec
+        assert verdict is not None and verdict.outcome is Outcome.SLOWER
 
 
 @pytest.mark.parametrize("contests", range(1, 4))
