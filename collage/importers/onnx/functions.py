@@ -104,7 +104,8 @@ class _Expander:
     def expanded(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
         """The node itself, or what it stands for."""
         body = body_of(node, self._constants)
-        if body is None and not is_supported(node) and node.domain in _STANDARD:
+        mapped = node.op_type == "SequenceMap"  # It is written out with all that has a body.
+        if body is None and not mapped and not is_supported(node) and node.domain in _STANDARD:
             body = self._body(node)
         if body is None:
             yield node

@@ -8,6 +8,7 @@ reference.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -52,6 +53,7 @@ class Known:
         self._opsets = list(model.opset_import)
         self._version = model.ir_version
         self.values: dict[str, Array] = {}
+        self.lengths: dict[str, int] = {}
         self.shapes = dict(inferred_shapes(model) if shapes is None else shapes)
         for tensor in model.graph.initializer:
             if np.prod(tensor.dims, dtype="int64") <= _MOST_ELEMENTS and _is_plain(tensor):
@@ -59,7 +61,15 @@ class Known:
 
     def learn(self, node: onnx.NodeProto) -> bool:
         """Whether a node's results are known; they are in :attr:`values` then."""
-        if node.op_type in _NEVER or node.domain not in ("", "ai.onnx"):
+        if node.domain not in ("", "ai.onnx"):
+            return False
+        length = sequence_length(node, self.lengths, self.values, self.shapes)
+        if length is not None:
+            self.lengths.update((name, length) for name in node.output if name)
+        if node.op_type == "SequenceLength" and node.input[0] in self.lengths:
+            self.values[node.output[0]] = np.asarray(self.lengths[node.input[0]], "int64")
+            return True
+        if node.op_type in _NEVER:
             return False
         if node.op_type == "Shape" and (shape := self.shapes.get(node.input[0])) is not None:
             attributes = {a.name: a.i for a in node.attribute}
@@ -102,6 +112,72 @@ class Known:
 def _is_plain(tensor: onnx.TensorProto) -> bool:
     """Whether its elements are numbers whose type numpy itself has."""
     return np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).kind in "biuf"
+
+
+def sequence_length(
+    node: onnx.NodeProto,
+    lengths: Mapping[str, int],
+    values: Mapping[str, Array],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> int | None:
+    """Of the sequence that a node gives; None where it gives none, or that is not known.
+
+    Parameters
+    ----------
+    node : onnx.NodeProto
+        Any.
+    lengths : mapping of str to int
+        Of the sequences that are known already.
+    values : mapping of str to ndarray
+        Tensors that are known.
+    shapes : mapping of str to tuple of int
+        What is known of tensors' shapes.
+
+    Returns
+    -------
+    int or None
+        How many tensors.
+
+    Examples
+    --------
+    >>> two = onnx.helper.make_node("SequenceConstruct", ["a", "b"], ["s"])
+    >>> sequence_length(two, {}, {}, {})
+    2
+    >>> more = onnx.helper.make_node("SequenceInsert", ["s", "c"], ["t"])
+    >>> sequence_length(more, {"s": 2}, {}, {})
+    3
+    """
+    first = lengths.get(node.input[0]) if node.input else None
+    match node.op_type:
+        case "SequenceConstruct":
+            return len(node.input)
+        case "SequenceEmpty":
+            return 0
+        case "SequenceMap" | "Identity":
+            return first
+        case "SequenceInsert":
+            return None if first is None else first + 1
+        case "SequenceErase":
+            return None if first is None else first - 1
+        case "SplitToSequence":
+            return _pieces(node, values, shapes)
+    return None
+
+
+def _pieces(
+    node: onnx.NodeProto, values: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]
+) -> int | None:
+    shape = shapes.get(node.input[0])
+    if shape is None:
+        return None
+    axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+    extent = shape[axis]
+    if len(node.input) < 2 or not node.input[1]:
+        return extent
+    split = values.get(node.input[1])
+    if split is None:
+        return None
+    return len(split) if split.ndim else math.ceil(extent / int(split))
 
 
 def inferred_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:

@@ -88,6 +88,11 @@ _UNIQUE_IN_ORDER = """Unique (X) => (Y, indices, inverse, counts) {
 }"""
 
 _MICROSOFT = {
+    "BiasDropout": """BiasDropout (X, bias, residual, ratio, training) => (Y, mask) {
+      moved = Add (X, bias)
+      dropped, mask = Dropout (moved, ratio, training)
+      Y = Add (dropped, residual)
+    }""",
     "BiasAdd": """BiasAdd (X, bias, skip) => (Y) {
       moved = Add (X, bias)
       Y = Add (moved, skip)
@@ -109,6 +114,31 @@ _MICROSOFT = {
       wide = Cast <to = 7> (axis)
       axes = Reshape (wide, one)
       Y = Unsqueeze (X, axes)
+    }""",
+    "GatherND": """GatherND (X, places) => (Y) {
+      Y = GatherND (X, places)
+    }""",
+    "GridSample": """GridSample <align_corners, mode, padding_mode> (X, grid) => (Y) {
+      Y = GridSample <align_corners: int = @align_corners, mode: string = @mode,
+                      padding_mode: string = @padding_mode> (X, grid)
+    }""",
+    "Pad": """Pad <mode> (X, pads, value) => (Y) {
+      minus_one = Constant <value_ints = [-1]> ()
+      flat = Reshape (pads, minus_one)
+      Y = Pad <mode: string = @mode> (X, flat, value)
+    }""",
+    "IsAllFinite": """IsAllFinite (X) => (Y) {
+      none = Sub (X, X)
+      same = Equal (none, none)
+      counted = Cast <to = 6> (same)
+      least = ReduceMin <keepdims = 0> (counted)
+      Y = Cast <to = 9> (least)
+    }""",
+    "TorchEmbedding": """TorchEmbedding (X, places) => (Y) {
+      Y = Gather <axis = 0> (X, places)
+    }""",
+    "Unique": """Unique (X) => (Y, inverse, counts) {
+      Y, firsts, inverse, counts = Unique <sorted = 0> (X)
     }""",
     "Range": """Range (start, limit, delta) => (Y) {
       Y = Range (start, limit, delta)

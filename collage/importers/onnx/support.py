@@ -49,10 +49,39 @@ _REASONS = {
         ),
         "it works on strings or tables; compute it outside of the model",
     ),
+    "SequenceMap": "how many tensors its sequence holds depends on data",
     "ImageDecoder": "it decodes a compressed image; decode it outside of the model",
     **dict.fromkeys(("Adagrad", "Adam", "Gradient", "Momentum"), "it belongs to training"),
 }
 """Why some are refused; of all others there is no converter."""
+
+_REASONS_OF_MICROSOFT = {
+    **dict.fromkeys(
+        (
+            *("PackedAttention", "PackedMultiHeadAttention", "RemovePadding", "RestorePadding"),
+            "PagedAttention",
+        ),
+        "how many rows it has depends on data; optimize the model for onnxruntime without removing "
+        "padding, so that it has Attention or MultiHeadAttention",
+    ),
+    **dict.fromkeys(
+        ("DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention"),
+        "it writes into its cache at a place that is computed; export the decoder with "
+        "MultiHeadAttention or GroupQueryAttention",
+    ),
+    "SparseAttention": "export the model with GroupQueryAttention, or onnx's Attention with a mask",
+    "LongformerAttention": "export the model without onnxruntime's optimizer for Longformer",
+    **dict.fromkeys(
+        ("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"),
+        "it is a search around a decoder; export the decoder alone, and search with a program",
+    ),
+    **dict.fromkeys(("Tokenizer", "MurmurHash3"), "compute it outside of the model"),
+    **dict.fromkeys(
+        ("BiasSoftmax", "FusedMatMulActivation", "NhwcFusedConv"),
+        "onnxruntime's optimizer writes it for other devices; optimize the model for a CPU",
+    ),
+}
+"""Why some of onnxruntime's own are refused, and what to do."""
 
 _DOMAIN_REASONS = {
     "com.microsoft.nchwc": "for one processor, save it with optimizations up to 'extended'",
@@ -175,7 +204,8 @@ def require_supported(model: onnx.ModelProto) -> None:
 def _listed(refused: dict[str, list[str]]) -> Iterator[str]:
     for operator in sorted(refused):
         domain, _, name = operator.rpartition(".")
-        reason = _DOMAIN_REASONS.get(domain) or _REASONS.get(name)
+        own = _REASONS_OF_MICROSOFT if domain == _MICROSOFT else _REASONS
+        reason = _DOMAIN_REASONS.get(domain) or own.get(name)
         named = f"{operator} ({_join_names(refused[operator])})"
         yield f"{named}: {reason}" if reason else named
 

@@ -140,7 +140,7 @@ def _one_of_sequence(node: Node) -> relax.Expr | None:
     length = len(node.operand(0).ty.fields)
     if not -length <= place < length:
         raise Refused(f"there is no tensor {place} in a sequence of {length}")
-    return relax.TupleGetItem(node.operand(0), place % length)
+    return node.emit(relax.TupleGetItem(node.operand(0), place % length))
 
 
 CONVERTERS = {

@@ -9,15 +9,15 @@ What that is not right for, or not worth, is cut into parts (``courses``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
 from onnx import helper
 
 from collage.backends.contract.errors import ModelError
-from collage.importers.onnx.functions import copy_under
-from collage.importers.onnx.known import Known, inferred_shapes, settle
+from collage.importers.onnx.known import inferred_shapes, settle
+from collage.importers.onnx.straight.line import Line
 from collage.importers.onnx.straight.refusals import (
     SHAPE_DEPENDS,
     DataDecideError,
@@ -29,7 +29,7 @@ from collage.importers.onnx.straight.refusals import (
 from collage.importers.onnx.straight.scanned import Scanned
 from collage.importers.onnx.support import node_label
 
-_CONTROL_FLOW = ("If", "Loop", "Scan")
+_CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 
 _MOST_NODES = 20_000
 """An unrolled graph with more nodes than this takes hours to search."""
@@ -81,7 +81,7 @@ def flatten(model: onnx.ModelProto, *, at_any_price: bool = True) -> onnx.ModelP
             return model
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
-        flat = _Flat(copy, f"level{level}_", at_any_price)
+        flat = _Flat(copy, f"level{level}_", at_any_price=at_any_price)
         flat.selected = selected
         for node in model.graph.node:
             flat.add(node)
@@ -96,37 +96,29 @@ def _is_control_flow(node: onnx.NodeProto) -> bool:
 
 
 @dataclass
-class _Flat:
+class _Flat(Line):
     """Nodes in a straight line, written one after the other.
 
     Attributes
     ----------
-    nodes : list of onnx.NodeProto
-        What has to be computed.
-    known : Known
-        What has not.
-    selected : list
-        Pairs of values of which one is chosen, and the node that asks for it.
+    at_any_price : bool
+        Whether products may be computed that are then not chosen.
     """
 
-    model: onnx.ModelProto
-    prefix: str
-    at_any_price: bool
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
-    selected: list[tuple[str, str, str]] = field(default_factory=list)
+    at_any_price: bool = True
 
     def __post_init__(self) -> None:
-        self.known = Known(self.model)
-        self._count = 0
+        super().__post_init__()
         self._expanded = False
-        versions = [o.version for o in self.model.opset_import if o.domain in ("", "ai.onnx")]
-        self._opset = int(versions[0]) if versions else 1
 
     def add(self, node: onnx.NodeProto, *, expand: bool = True) -> None:
         """Write a node; with its body in its place, if it has one."""
         if expand and _is_control_flow(node) and not self._waits(node):
             self._expanded = True
-            {"If": self._if, "Loop": self._loop, "Scan": self._scan}[node.op_type](node)
+            write = {
+                "If": self._if, "Loop": self._loop, "Scan": self._scan, "SequenceMap": self._map,
+            }  # fmt: skip
+            write[node.op_type](node)
         elif not self.known.learn(node):
             self.nodes.append(node)
             if len(self.nodes) > _MOST_NODES:
@@ -138,7 +130,7 @@ class _Flat:
     def _waits(self, node: onnx.NodeProto) -> bool:
         """Whether a choice, or how often a loop runs, goes by a shape that may be known once other
         bodies are written out."""
-        if node.op_type == "Scan" or not self._expanded:
+        if node.op_type in ("Scan", "SequenceMap") or not self._expanded:
             return False
         made = {name: inner for inner in self.nodes for name in inner.output}
         deciding = node.input[: 1 if node.op_type == "If" else 2]
@@ -177,55 +169,6 @@ class _Flat:
             elif shapes[first] != shapes[second]:
                 raise refusal(label, SHAPE_DEPENDS)
         return unknown
-
-    def _emit(self, op_type: str, inputs: Sequence[str], **attributes: object) -> str:
-        output = self._fresh(op_type.lower())
-        self.add(helper.make_node(op_type, list(inputs), [output], name=output, **attributes))
-        return output
-
-    def _fresh(self, what: str) -> str:
-        self._count += 1
-        return f"{self.prefix}{what}_{self._count}"
-
-    def _constant(self, value: object, dtype: str) -> str:
-        name = self._fresh("constant")
-        self.known.values[name] = np.asarray(value, dtype)
-        return name
-
-    def _bind(self, output: str, value: str) -> None:
-        if output:
-            self.add(helper.make_node("Identity", [value], [output], name=output))
-
-    def _select(self, condition: str, first: str, second: str, label: str) -> str:
-        if first == second:
-            return first
-        self.selected.append((first, second, label))
-        return self._emit("Where", [condition, first, second])
-
-    def _scalar(self, condition: str) -> str:
-        if self.known.shapes.get(condition) == ():
-            return condition
-        return self._emit("Reshape", [condition, self._constant([], "int64")])
-
-    def _along(self, value: str, axis: int) -> str:
-        """A value with one more axis of extent 1."""
-        if self._opset < 13:
-            return self._emit("Unsqueeze", [value], axes=[axis])
-        return self._emit("Unsqueeze", [value, self._constant([axis], "int64")])
-
-    def _inline(self, graph: onnx.GraphProto, arguments: Sequence[str]) -> list[str]:
-        """The body of a node, written for these arguments; the names of its results."""
-        self._count += 1
-        prefix = f"{self.prefix}{self._count}_"
-        names = {v.name: a for v, a in zip(graph.input, arguments, strict=True)}
-        for tensor in graph.initializer:
-            names[tensor.name] = prefix + tensor.name
-            self.known.values[prefix + tensor.name] = onnx.numpy_helper.to_array(tensor)
-        for node in graph.node:
-            names.update((name, prefix + name) for name in node.output if name)
-        for node in graph.node:
-            self.add(copy_under(node, names, prefix), expand=False)
-        return [names.get(value.name, value.name) for value in graph.output]
 
     def _if(self, node: onnx.NodeProto) -> None:
         label = node_label(node)
@@ -317,6 +260,27 @@ class _Flat:
         shape.insert(axis, 0)
         dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         return self._constant(np.zeros(shape, dtype), str(dtype))
+
+    def _map(self, node: onnx.NodeProto) -> None:
+        """A body for each tensor of a sequence."""
+        label = f"{node_label(node)} (SequenceMap)"
+        trip = self.known.lengths.get(node.input[0])
+        if trip is None:
+            raise refusal(label, "how many tensors its sequence holds depends on data")
+        (body,) = [a.g for a in node.attribute if a.name == "body"]
+        rows: list[list[str]] = [[] for _ in body.output]
+        for step in range(trip):
+            place = self._constant(step, "int64")
+            given = [
+                self._emit("SequenceAt", [name, place]) if name in self.known.lengths else name
+                for name in node.input
+            ]
+            for row, value in zip(rows, self._inline(body, given), strict=True):
+                row.append(value)
+        for output, row, value in zip(node.output, rows, body.output, strict=False):
+            kind = {} if row else {"dtype": value.type.tensor_type.elem_type}
+            operator = "SequenceConstruct" if row else "SequenceEmpty"
+            self.add(helper.make_node(operator, row, [output], name=output, **kind))
 
     def _scan(self, node: onnx.NodeProto) -> None:
         label = f"{node_label(node)} (Scan)"
