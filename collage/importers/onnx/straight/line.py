@@ -51,6 +51,11 @@ class Line:
             All that it reads is written already, or known.
         expand : bool
             Whether its body is written in its place, if it has one.
+
+        Raises
+        ------
+        NotImplementedError
+            Where nobody says how.
         """
         raise NotImplementedError
 
