@@ -19,7 +19,7 @@ from tvm.relax import op
 
 from collage.backends.contract.errors import ModelError
 from collage.importers.choosing import places_of_truth
-from collage.importers.torch.nodes import depends_on_data, label
+from collage.importers.torch.nodes import depends_on_data, label, numbers_of_kinds
 from collage.importers.torch.operators import regions
 from collage.importers.torch.operators.arguments import Importer, arguments
 from collage.importers.torch.operators.errors import RefusedError
@@ -84,6 +84,30 @@ def _indexed(x: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.T
     return aten.index.Tensor(x, given)
 
 
+def _put(
+    x: torch.Tensor,
+    indices: Sequence[torch.Tensor | None],
+    values: torch.Tensor,
+    accumulate: bool = False,
+) -> torch.Tensor:
+    """``x[mask] = rows``, with as many rows as the mask holds."""
+    masks = [one for one in indices if one is not None]
+    if len(masks) != 1 or masks[0].dtype != torch.bool or not _is_known(masks[0]):
+        return NotImplemented
+    # One for all of them, or one for each along other axes, is a choice without places.
+    if all(isinstance(n, int) for n in values.shape):
+        return NotImplemented
+    (mask,) = masks
+    before = next(i for i, one in enumerate(indices) if one is not None)
+    numbers: Any = 0
+    for column, extent in zip(_columns(mask), mask.shape, strict=True):
+        numbers = numbers * extent + column
+    shape = [*x.shape[:before], mask.numel(), *x.shape[before + mask.dim() :]]
+    flat: list[torch.Tensor | None] = [*[None] * before, numbers]
+    found: torch.Tensor = aten.index_put.default(x.reshape(shape), flat, values, accumulate)
+    return found.reshape(x.shape)
+
+
 def _selected(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     x, mask = torch.broadcast_tensors(x, mask)
     return aten.index.Tensor(x.reshape(-1), [mask.reshape(-1)])
@@ -142,6 +166,7 @@ def _table() -> dict[Any, Callable[..., Any]]:
         aten.nonzero_numpy.default: _columns,
         aten.where.default: _columns,
         aten.index.Tensor: _indexed,
+        aten.index_put.default: _put,
         aten.masked_select.default: _selected,
         aten._unique2.default: _distinct,
         aten.unique_consecutive.default: _distinct_in_turn,
@@ -189,9 +214,11 @@ def _with_known_rows(
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target.__name__.startswith(_CHECKS):
             graph.erase_node(node)
-    known: dict[fx.Node, fx.Node] = {}
+    # ``found[x > 0] = x[x > 0]`` has one mask, computed twice.
+    alike = numbers_of_kinds(graph)
+    known: dict[int, fx.Node] = {}
     for node in choosers_of(program):
-        first = known.setdefault(node.args[0], node)
+        first = known.setdefault(alike[node.args[0]], node)
         if first is not node:
             node.replace_all_uses_with(first)
     graph.eliminate_dead_code()

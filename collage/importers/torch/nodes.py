@@ -111,3 +111,19 @@ def is_natural(node: fx.Node, natural: set[relax.Expr], env: dict[fx.Node, Any])
     if name.startswith(("view", "unsqueeze", "expand", "reshape", "clone", "permute", "_to_copy")):
         return env.get(node.args[0]) in natural
     return False
+
+
+def numbers_of_kinds(graph: fx.Graph) -> dict[fx.Node, int]:
+    """A number for each node, the same for those that compute the same of the same."""
+    kinds: dict[Any, int] = {}
+    numbers: dict[fx.Node, int] = {}
+    for node in graph.nodes:
+        kind: Any = node
+        if node.op == "call_function" and torch.Tag.nondeterministic_seeded not in getattr(
+            node.target, "tags", ()
+        ):
+            given = fx.node.map_arg((node.args, node.kwargs), lambda one: f"%{numbers[one]}")
+            used = tuple(numbers[one] for one in node.all_input_nodes)
+            kind = (node.target, repr(given), used)
+        numbers[node] = kinds.setdefault(kind, len(kinds))
+    return numbers

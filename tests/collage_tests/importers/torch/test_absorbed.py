@@ -94,3 +94,43 @@ def test_rows_that_are_given_are_cut_as_before() -> None:
     edges = torch.tensor([[0, 1, 2], [1, 1, 0]])
     loaded = load_model(program_of(_alone, torch.randn(NODES, 4), edges))
     assert len(loaded.chosen) == 1
+
+
+def _experts(x: Any, weights: Any) -> Any:
+    """Each row by the matrix that it chooses, written back where its mask holds."""
+    found = torch.zeros_like(x)
+    chosen = x.argmax(-1)
+    for number in range(3):
+        mine = chosen == number
+        found[mine] = x[mine] @ weights[number]
+    return found
+
+
+def _put(x: Any, weights: Any) -> Any:
+    """By masks over two axes, over every one, over one that is not the first, and added."""
+    both = x.sum(-1) > 0
+    first = x.clone()
+    first[both] = x[both] @ weights[0]
+    every = x.clone()
+    every[x > 0] = x[x > 0].exp()
+    columns = x.sum((0, 2)) > 0
+    second = torch.zeros_like(x)
+    second[:, columns] = x[:, columns] * weights[1, 0]
+    rows = x.sum((1, 2)) > 0
+    added = x.index_put((rows,), x[rows] * 2, accumulate=True)
+    return first, every, second, added
+
+
+@pytest.mark.parametrize(("function", "shape"), [(_experts, (7, 4)), (_put, (4, 5, 4))])
+def test_rows_are_written_back_where_a_mask_holds(function: Any, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(3)
+    weights = torch.randn(3, 4, 4)
+    loaded = load_model(program_of(function, torch.randn(*shape), weights))
+    assert not loaded.chosen
+    for shift in (0.0, 9.0, -9.0):
+        x = torch.randn(*shape) + shift
+        expected = function(x, weights)
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        found = evaluate(loaded.mod, [x.numpy(), weights.numpy()])
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-5, atol=1e-5)
