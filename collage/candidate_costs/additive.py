@@ -11,7 +11,7 @@ measured to know about what it takes, and how well that is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -63,8 +63,15 @@ class _Fit:
     mean: np.ndarray
     covariance: np.ndarray
     known: int
+    bounds: dict[_Terms, float] = field(default_factory=dict)
 
     def least_sec(self, terms: _Terms) -> float:
+        """Computed once: a network of thousands of candidates is a few blocks, over and over."""
+        if terms not in self.bounds:
+            self.bounds[terms] = self._least_sec(terms)
+        return self.bounds[terms]
+
+    def _least_sec(self, terms: _Terms) -> float:
         index = [number for number, _ in terms]
         amounts = self.scale[index] * [amount for _, amount in terms]
         expected = float(amounts @ self.mean[index])
@@ -154,13 +161,13 @@ class AdditiveTimes:
         Notes
         -----
         Of ``n`` measured candidates and ``k`` terms a fit takes O(n k^2 + k^3), an answer the
-        square of its own terms. What was learned counts once it is a twentieth more.
+        square of its own terms. What was learned counts once it is a tenth more.
         """
         seen = self._seen.get(target, {})
         if len(seen) < _ENOUGH or not nodes & self._heavy or len(self._first) > _MOST_TERMS:
             return None
         fit = self._fits.get(target)
-        if fit is None or len(seen) > 1.05 * fit.known:
+        if fit is None or len(seen) > 1.1 * fit.known:
             fit = self._fits[target] = self._fit(target, seen)
         return fit.least_sec(self._terms_of(nodes))
 
