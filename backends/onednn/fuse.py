@@ -137,6 +137,8 @@ def _as_post_op(node: Node, user: Node) -> PostOp | None:
         return None
     if not _kernel_broadcasts(node, other.shape):
         return None
+    if algorithm is Binary.PRELU and node.kind not in _CONVOLUTIONS:
+        return None
     return PostOp(algorithm, tensor=other)
 
 

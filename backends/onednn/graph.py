@@ -101,6 +101,8 @@ class Binary(enum.IntEnum):
     DIV = 3
     MAX = 4
     MIN = 5
+    PRELU = 6
+    """The first where it is positive, else times the second, which is constant, by channel."""
 
 
 COMMUTATIVE = frozenset({Binary.ADD, Binary.MUL, Binary.MAX, Binary.MIN})

@@ -49,6 +49,15 @@ def _leakyrelu(imp: Importer, call: relax.Call) -> Tensor:
     return imp.graph.eltwise(imp.tensor(call.args[0]), Eltwise.RELU, float(call.attrs.alpha))
 
 
+@handles("nn.prelu")
+def _prelu(imp: Importer, call: relax.Call) -> Tensor:
+    x, slopes = imp.tensor(call.args[0]), imp.tensor(call.args[1])
+    if slopes.is_scalar_constant():
+        return imp.graph.eltwise(x, Eltwise.RELU, slopes.scalar())
+    slopes = imp.graph.reshape(slopes, (1, *slopes.shape, *(1,) * (len(x.shape) - 2)))
+    return imp.graph.add(OpKind.BINARY, [x, slopes], x.shape, [Binary.PRELU])
+
+
 def number(expr: relax.Expr) -> float:
     """The value of a number in argument position."""
     if isinstance(expr, tvm.ir.GenericConst):

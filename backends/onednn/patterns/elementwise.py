@@ -28,6 +28,7 @@ def elementwise() -> Iterator[PatternTriple]:
     for name in UNARY:
         yield triple(name.removeprefix("nn."), operator(f"relax.{name}", 1))
     yield triple("leakyrelu", operator("relax.nn.leakyrelu", 1))
+    yield triple("prelu", operator("relax.nn.prelu", 2, constants=[1]), _slope_by_channel)
     yield triple("clip", operator("relax.clip", 3))
     yield triple("power", operator("relax.power", 2, constants=[1]), _number_exponent)
     for name in BINARY:
@@ -50,6 +51,14 @@ def _number_exponent(match: Match) -> Verdict:
     shape = tensor_shape(match.annotated["arg1"])
     if shape is None or math.prod(shape) != 1:
         return Verdict.no(f"the exponent has shape {shape}; only a single number is supported")
+    return Verdict.yes()
+
+
+def _slope_by_channel(match: Match) -> Verdict:
+    shape = tensor_shape(match.annotated["arg0"]) or ()
+    axis = int(call_of(match).attrs.axis) % max(1, len(shape))
+    if axis != 1:
+        return Verdict.no(f"slopes along axis {axis} of {len(shape)}; supported: 1, the channels'")
     return Verdict.yes()
 
 

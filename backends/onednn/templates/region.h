@@ -84,6 +84,7 @@ class Region {
                                   Arguments* arguments);
   int find_sum(const Op& op, size_t fused) const;
   bool read_twice(const Op& op, int sum_at);
+  void prelu(int src, int slopes, int dst);
   void apply_rest(const Op& op, size_t fused, int value);
   void add_bias(int tensor, int value);
   // operators/fused.h

@@ -42,7 +42,8 @@ inline void with_binary(int64_t algorithm, Function function) {
     case 2: return function([](float a, float b) { return a * b; });
     case 3: return function([](float a, float b) { return a / b; });
     case 4: return function([](float a, float b) { return a > b ? a : b; });
-    default: return function([](float a, float b) { return a < b ? a : b; });
+    case 5: return function([](float a, float b) { return a < b ? a : b; });
+    default: return function([](float a, float b) { return a > 0.f ? a : a * b; });
   }
 }
 

@@ -179,6 +179,7 @@ SIMPLE: dict[str, tuple[tuple[int, ...], Step]] = {
         lambda emit, x: op.nn.avg_pool3d(x, (2, 3, 3), (2, 2, 2), (0, 1, 0, 0, 0, 1)),
     ),
     "adaptive_avg_pool3d": (VOLUME, lambda emit, x: op.nn.adaptive_avg_pool3d(x, (2, 3, 1))),
+    "prelu": (PICTURE, lambda emit, x: op.nn.prelu(x, constant(PICTURE[1]), axis=1)),
     "mean": (PICTURE, lambda emit, x: op.mean(x, [2, 3], keepdims=True)),
     "sum": (PICTURE, lambda emit, x: op.sum(x, [1])),
     "max": (PICTURE, lambda emit, x: op.max(x, [3], keepdims=True)),

@@ -25,6 +25,8 @@ inline dnnl::algorithm binary_algorithm(int64_t index) {
 }
 
 constexpr int64_t kBinaryAdd = 0;
+constexpr int64_t kPrelu = 6;
+constexpr int kByChannel = 1 << 1;  // slopes' mask
 
 // Where the first `fused` post-operators hold an addition of a whole tensor, which could be done in
 // place on that tensor's memory.
@@ -60,6 +62,12 @@ inline dnnl::primitive_attr Region::attributes(const Op& op, size_t fused, int s
       ops.append_eltwise(eltwise_algorithm(p.algorithm), p.alpha, p.beta);
     } else if (static_cast<int>(i) == sum_at) {
       ops.append_sum(1.f);
+    } else if (p.algorithm == kPrelu) {
+      ops.append_prelu(kByChannel);
+      if (arguments)
+        arguments->emplace_back(
+            DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_WEIGHTS,
+            plain(p.tensor));
     } else if (full_any && tensor_dims(p.tensor) == tensor_dims(op.outputs[0])) {
       ops.append_binary(binary_algorithm(p.algorithm),
                         any_layout(tensor_dims(p.tensor), tensor_type(p.tensor)));
@@ -79,6 +87,20 @@ inline dnnl::primitive_attr Region::attributes(const Op& op, size_t fused, int s
   return attr;
 }
 
+// `src`, a dense value, where it is positive, else times the slope of its channel; `dst` has its
+// layout or is it.
+inline void Region::prelu(int src, int slopes, int dst) {
+  const desc md = storage_.md(src);
+  if (md.get_inner_nblks() == 0) return strided_binary(kPrelu, src, slopes, dst);
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const int weights = broadcast(slopes, md);
+  dnnl::prelu_forward::primitive_desc pd(engine_, dnnl::prop_kind::forward_inference, md,
+                                         storage_.md(weights), md, attr);
+  emit(pd, dnnl::prelu_forward(pd),
+       {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}});
+}
+
 // Post-operators that the kernel could not take, as primitives of their own, in place.
 inline void Region::apply_rest(const Op& op, size_t fused, int value) {
   dnnl::primitive_attr attr;
@@ -91,6 +113,10 @@ inline void Region::apply_rest(const Op& op, size_t fused, int value) {
                                                eltwise_algorithm(p.algorithm), md, md, p.alpha,
                                                p.beta, attr);
       emit(pd, dnnl::eltwise_forward(pd), {{DNNL_ARG_SRC, value}, {DNNL_ARG_DST, value}});
+      continue;
+    }
+    if (p.algorithm == kPrelu) {
+      prelu(value, p.tensor, value);
       continue;
     }
     bool full = tensor_dims(p.tensor) == md.get_dims();

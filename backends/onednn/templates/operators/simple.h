@@ -182,6 +182,13 @@ inline void Region::lrn(const Op& op) {
 // inputs: a of the result's shape, b that may be broadcast; ints: algorithm
 inline void Region::binary(const Op& op) {
   const int a = op.inputs[0], b = op.inputs[1];
+  if (op.ints[0] == kPrelu) {
+    const int src = dense(a), dst = storage_.fresh(storage_.md(src));
+    prelu(src, b, dst);
+    apply_rest(op, 0, dst);
+    bind(op.outputs[0], dst);
+    return;
+  }
   const bool full = tensor_dims(a) == tensor_dims(b);
   int first = dense(a);
   int second = full ? in_layout(b, storage_.md(first)) : broadcast(b, storage_.md(first));
