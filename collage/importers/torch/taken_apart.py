@@ -43,6 +43,14 @@ def _one_piece(x: torch.Tensor, sizes: Any, dim: int = 0) -> Any:
     return [x.clone()] if isinstance(sizes, list | tuple) and len(sizes) == 1 else NotImplemented
 
 
+def _within_norm(
+    table: torch.Tensor, _places: torch.Tensor, most: float, power: float
+) -> torch.Tensor:
+    """An embedding's table with no row that is longer; which of them are looked up is no matter."""
+    length = torch.linalg.vector_norm(table, power, 1, keepdim=True)
+    return torch.where(length > most, table * (most / (length + 1e-7)), table)
+
+
 def taken_apart(
     program: torch.export.ExportedProgram, known: frozenset[str]
 ) -> torch.export.ExportedProgram:
@@ -65,6 +73,7 @@ def taken_apart(
     table.update(of_bits() | grouped_products(program) | quantized_operators(program))
     table[torch.ops.aten.split_with_sizes.default] = _one_piece
     table[torch.ops.aten.split.Tensor] = _one_piece
+    table[torch.ops.aten.embedding_renorm.default] = _within_norm
     for whole in _NEVER_APART:
         table.pop(whole, None)
     keep_whole(table)

@@ -158,7 +158,14 @@ def _with_tensor(node: fx.Node) -> Any:
     if packet is None or form not in ("Scalar", "Tensor", "Tensor_Scalar"):
         return None
     wanted = "Tensor_Tensor" if form == "Tensor_Scalar" else "Tensor"
-    return getattr(packet, wanted) if wanted in packet.overloads() else None
+    found = getattr(packet, wanted) if wanted in packet.overloads() else None
+    # A slice, say, takes a tensor and numbers: of that name there is no other form.
+    takes = found is not None and all(
+        str(parameter.type) == "Tensor"
+        for parameter, given in zip(found._schema.arguments, node.args, strict=False)
+        if isinstance(given, fx.Node)
+    )
+    return found if takes else None
 
 
 def _row(writer: Writer, args: list[Any], wanted: torch.Tensor) -> fx.Node:

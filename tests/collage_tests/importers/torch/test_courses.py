@@ -200,3 +200,11 @@ def test_a_number_where_a_size_is_wanted_is_refused() -> None:
 
     with pytest.raises(ModelError, match="depends on data"):
         loaded(function, (rows(4, 8), few()))
+
+
+def test_a_slice_up_to_a_number_is_refused() -> None:
+    def function(_dense: Any, x: Any, n: Any) -> Any:
+        return x[: n.item()].sum(0)
+
+    with pytest.raises(ModelError, match=r"slice.*is given a number that depends on data"):
+        loaded(function, (rows(4, 8), few()))

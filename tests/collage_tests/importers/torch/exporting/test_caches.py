@@ -12,6 +12,7 @@ import pytest
 import collage
 from collage.backends.contract.errors import ModelError
 from collage.cost.models import RooflineCostModel
+from collage.importers import load_model
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", exc_type=ImportError)
@@ -73,6 +74,20 @@ def test_a_cache_is_a_dict_of_a_tensor_for_each_layer(tmp_path: Any) -> None:
         for one, expected in zip(found["cache"][name], wanted, strict=True):
             np.testing.assert_allclose(one, expected, rtol=1e-5, atol=1e-6)
     assert isinstance(module(x)["cache"], Cache) and "forward" not in vars(module)
+
+
+def test_a_cache_that_comes_whatever_the_configuration_says() -> None:
+    """As of adapters with prompts that were learned."""
+
+    class Prompted(Decoder):
+        def forward(self, x: torch.Tensor, use_cache: bool | None = None) -> Any:
+            return super().forward(x, use_cache=True)
+
+    module = Prompted()
+    module.config.use_cache = False
+    loaded = load_model(module, example_inputs=(torch.randn(3, 8),))
+    names = [output.name for output in loaded.outputs]
+    assert "cache.key_cache.0" in names and "forward" not in vars(module)
 
 
 def test_a_cache_of_an_encoder_and_a_decoder_has_two(tmp_path: Any) -> None:

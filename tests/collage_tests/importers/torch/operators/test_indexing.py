@@ -98,6 +98,10 @@ CASES: Cases = {
     "masked_scatter": (
         lambda x, v: x.masked_scatter(x > 0, v), lambda: (rows(3, 4), rows(12)),
     ),
+    "a table within a norm": (
+        lambda i, x: torch.nn.functional.embedding(i, x.clone(), max_norm=1.5, norm_type=3.0),
+        lambda: (places(6, 3, 4), rows(6, 5)),
+    ),
     "indices of two types": (
         lambda x, i, j: (x[i, j], written(x, (i, j), x[0, 0])),
         lambda: (rows(3, 4), places(3, 5), places(4, 5).int()),
