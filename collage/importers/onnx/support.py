@@ -64,10 +64,9 @@ _REASONS_OF_MICROSOFT = {
         "how many rows it has depends on data; optimize the model for onnxruntime without removing "
         "padding, so that it has Attention or MultiHeadAttention",
     ),
-    **dict.fromkeys(
-        ("DecoderMaskedMultiHeadAttention", "DecoderMaskedSelfAttention"),
-        "it writes into its cache at a place that is computed; export the decoder with "
-        "MultiHeadAttention or GroupQueryAttention",
+    "DecoderMaskedSelfAttention": (
+        "it writes into a cache of beams; export the decoder with MultiHeadAttention or "
+        "GroupQueryAttention"
     ),
     "SparseAttention": "export the model with GroupQueryAttention, or onnx's Attention with a mask",
     "LongformerAttention": "export the model without onnxruntime's optimizer for Longformer",

@@ -21,6 +21,7 @@ from collage.importers.onnx.operators import (
 )
 from collage.importers.onnx.operators.microsoft import (
     attention,
+    decoding,
     eight_bits,
     experts,
     few_bits,
@@ -57,6 +58,7 @@ BEYOND: Mapping[str, Mapping[str, Converter]] = {
     "ai.onnx.ml": {**supports.SUPPORTS, **tables.TABLES, **trees.TREES},
     "com.microsoft": {
         **attention.MICROSOFT,
+        **decoding.MICROSOFT,
         **joined_norms.MICROSOFT,
         **optimized.MICROSOFT,
         **eight_bits.MICROSOFT,

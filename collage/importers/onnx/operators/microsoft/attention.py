@@ -107,8 +107,14 @@ def _behind(node: Node, old: relax.Expr, new: relax.Expr) -> relax.Expr:
     return node.emit(op.concat([old, swapped(node, new)], 2))
 
 
-def _multi_head(node: Node) -> relax.Expr:
-    """Queries, keys and values are projected before; keys may be whole heads of an encoder."""
+def multi_head(node: Node) -> relax.Expr:
+    """Queries, keys and values are projected before; keys may be whole heads of an encoder.
+
+    Raises
+    ------
+    Refused
+        For buffers that are shared, scores as a result, and what is joined in one tensor.
+    """
     if node.has(8) or node.has(9):
         raise Refused("a buffer that what went before and what comes out share")
     if node.outputs > 3:
@@ -270,5 +276,5 @@ def _later(node: Node, begins: relax.Expr, rows: int, columns: int, kind: str) -
 MICROSOFT = {
     "Attention": _attention,
     "GroupQueryAttention": _grouped,
-    "MultiHeadAttention": _multi_head,
+    "MultiHeadAttention": multi_head,
 }
