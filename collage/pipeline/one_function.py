@@ -30,7 +30,7 @@ from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.memory_limit import MemoryLimit
 from collage.pipeline.precision.calibrated import calibrated
 from collage.pipeline.precision.calibration import AUTO
-from collage.pipeline.precision.contenders import with_frontier
+from collage.pipeline.precision.contenders import promised_within, with_frontier
 from collage.pipeline.precision.error_model import LARGEST_DIFFERENCE, ErrorModel
 from collage.pipeline.precision.targets import computes_in_bytes
 from collage.pipeline.prefetch import Prefetch
@@ -143,6 +143,9 @@ class Search:
         small = list(filter(limit.fits, seeds))
         self._answer_early(small, costs, hand, comparison, budget)
         errors = self._errors(imported, comparison, budget)
+        if errors is not None:
+            hand.widen(promised_within(small, errors))
+            self._let_answer(hand, comparison)
         look = SecondLook(comparison, replay=replay, progress=progress)
         covering = _Covering(
             *(self, imported, budget, seeds, wishes.restrictions, measuring),
@@ -205,10 +208,14 @@ class Search:
             promising = [one for one in ranked if is_promising(one, ranked[0], costs)]
             hand.find(ranked, 1 if costing.builds_beside else len(promising))
         if not costing.builds_beside:
-            # The cores are what is going to be timed on.
+            self._let_answer(hand, comparison)
+            prefetch.wait(budget.measuring)
+
+    def _let_answer(self, hand: AnswerInHand, comparison: EndToEndComparison) -> None:
+        """Wait for the answer where the cores are what is going to be timed on."""
+        if not self.costing.builds_beside:
             hand.answer()
             comparison.settle()
-            prefetch.wait(budget.measuring)
 
     def _errors(
         self, imported: Imported, comparison: EndToEndComparison, budget: Budget

@@ -55,6 +55,7 @@ class AnswerInHand:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="collage-answer")
         self._found: Future[Evaluation | None] | None = None
         self._tried: list[Evaluation] = []
+        self._failed: list[Evaluation] = []
         self._closed = False
         self._closing = Deadline(lambda: -math.inf if self._closed else math.inf)
 
@@ -78,6 +79,17 @@ class AnswerInHand:
         if self._found is None:
             self._found = self._pool.submit(self._first_that_runs, list(contenders), at_once)
 
+    def widen(self, contenders: Sequence[Contender]) -> None:
+        """Try out others beside the answer, once there is one; the fastest is the answer then.
+
+        Parameters
+        ----------
+        contenders : sequence of Contender
+            Those that were tried already are left out.
+        """
+        if self._found is not None and contenders:
+            self._found = self._pool.submit(self._fastest_of, self._found, list(contenders))
+
     def answer(self) -> Evaluation | None:
         """The one that runs, waited for; None when none does, or nobody asked for one."""
         while self._found is not None:
@@ -93,16 +105,35 @@ class AnswerInHand:
         return tuple(self._tried)
 
     def _first_that_runs(self, contenders: Sequence[Contender], at_once: int) -> Evaluation | None:
-        self._tried, failed = _try_together(
+        self._tried, self._failed = _try_together(
             self._comparison, contenders[:at_once], self._budget, self._closing
         )
         if not self._tried:
-            known = [one.contender for one in failed]
+            known = [one.contender for one in self._failed]
             others = [one for one in contenders if one not in known]
-            found, _ = first_that_runs(self._comparison, others, self._budget, self._closing)
+            found, failed = first_that_runs(self._comparison, others, self._budget, self._closing)
             self._tried = [] if found is None else [found]
-        if not self._tried:
-            return None
+            self._failed += failed
+        return self._fastest() if self._tried else None
+
+    def _fastest_of(
+        self, before: Future[Evaluation | None], contenders: Sequence[Contender]
+    ) -> Evaluation | None:
+        first = before.result()  # Which is there: there is one thread for both.
+        known = {one.contender.partitioning.key() for one in (*self._tried, *self._failed)}
+        fresh = [one for one in contenders if one.partitioning.key() not in known]
+        if first is None or not fresh:
+            return first
+        # Times of other moments do not compare. These are compiled already.
+        playing = [*(one.contender for one in self._tried), *fresh]
+        found, failed = _try_together(self._comparison, playing, self._budget, self._closing)
+        self._failed += failed
+        if not found:
+            return first
+        self._tried = found
+        return self._fastest()
+
+    def _fastest(self) -> Evaluation:
         fastest = min(self._tried, key=lambda one: one.cost.median_sec)
         self._progress(ProgressEvent("answer", 1, 1, fastest.contender.name))
         return fastest

@@ -80,6 +80,28 @@ def with_frontier(
     return replace(covers, contenders=(*repaired, *others))
 
 
+def promised_within(contenders: Sequence[Contender], errors: ErrorModel) -> list[Contender]:
+    """Those that round something and are predicted to keep to the allowed error.
+
+    A library's switch for a whole model is an answer at once, whatever a search has time for.
+
+    Parameters
+    ----------
+    contenders : sequence of Contender
+        Any.
+    errors : ErrorModel
+        What is allowed, and what candidates do.
+
+    Returns
+    -------
+    list of Contender
+        The least exact first: they have the fewest digits.
+    """
+    found = [(errors.error(one.partitioning.candidates), one) for one in contenders]
+    kept = [(error, one) for error, one in found if 0.0 < error <= errors.max_error]
+    return [one for _, one in sorted(kept, key=lambda pair: -pair[0])]
+
+
 def _name(number: int, point: Point) -> str:
     if number == 0:
         return "search"

@@ -99,6 +99,30 @@ def test_the_fastest_of_all_that_were_timed_is_the_answer(
     assert evaluated.winner.cost.median_sec <= 1.02 * fastest + 1e-6
 
 
+@pytest.mark.parametrize("fastest", NAMES)
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_others_may_be_tried_out_beside_the_answer(fastest: str, at_once: int) -> None:
+    seconds = {name: 1e-3 if name == fastest else 2e-3 for name in [*NAMES, "greedy"]}
+    seconds["greedy"] = seconds["single:onednn"]
+    comparison = TimesOfATable(seconds)
+    by_name = {one.name: one for one in SEEDS}
+    with AnswerInHand(comparison, Budget(1e3)) as hand:
+        hand.find([by_name[name] for name in NAMES], at_once)
+        hand.widen([by_name[name] for name in reversed(NAMES)])
+        answer = hand.answer()
+        assert answer is not None and answer.contender.name == fastest
+        # All in one contest: times of others do not compare.
+        assert {one.contender.name for one in hand.tried} == set(NAMES)
+        assert len({one.rounds.contest for one in hand.tried if one.rounds is not None}) == 1
+
+
+def test_nothing_is_added_to_an_answer_that_nobody_asked_for() -> None:
+    comparison = TimesOfATable(dict.fromkeys([*NAMES, "greedy"], 1e-3))
+    with AnswerInHand(comparison, Budget(1e3)) as hand:
+        hand.widen(SEEDS)
+        assert hand.answer() is None and hand.tried == ()
+
+
 class OnlyOneRuns(TimesOfATable):
     """And of several contenders only some are tried out together: there is no time for more."""
 
@@ -138,6 +162,17 @@ def test_who_was_left_out_is_tried_when_the_others_do_not_run(runs: str, togethe
     tried = [name for names in comparison.asked for name in names]
     assert len(set(tried)) == len(tried), "none that failed is tried again"
     assert all(len(names) == 1 for names in later)
+
+
+def test_what_failed_is_not_tried_again_beside_the_answer() -> None:
+    comparison = OnlyOneRuns("single:openblas", together=4)
+    by_name = {one.name: one for one in SEEDS}
+    with AnswerInHand(comparison, Budget(1e3)) as hand:
+        hand.find([by_name[name] for name in NAMES[:3]], at_once=3)
+        hand.widen([by_name[name] for name in NAMES])
+        answer = hand.answer()
+    assert answer is not None and answer.contender.name == "single:openblas"
+    assert comparison.asked[1:] == [["single:openblas", "single:openvino"]]
 
 
 def test_where_nothing_runs_the_reasons_are_the_compilers() -> None:

@@ -7,9 +7,13 @@ import pytest
 from tvm.relax import op
 
 from collage.cost.reference import Sample
+from collage.end_to_end import Contender
+from collage.pipeline.precision.contenders import promised_within
 from collage.pipeline.precision.error_model import ErrorModel
 from collage.pipeline.precision.targets import in_precisions
+from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
+from collage.search.partitioning import Partitioning
 from collage.targets import resolve_targets
 from collage.testing.graphs import constant, graph
 
@@ -26,3 +30,17 @@ def test_products_are_rounded_to_what_a_processor_has(
     found = ErrorModel.of(0.1, mod, DataflowGraph.from_function(mod["main"]), targets, samples)
     assert found.form == form
     assert list(found.squares) == ([0] if form == "bfloat16" else [])
+
+
+def test_switches_that_keep_to_the_error_are_promised_the_least_exact_first() -> None:
+    exact, half, single = resolve_targets(
+        ["llvm", {"kind": "openvino", "precision": "bfloat16"}, "onednn"]
+    )
+    model = ErrorModel(0.01, "bfloat16", {0: 36e-6, 1: 64e-6, 2: 4e-4})
+    whole, first, second = (
+        Contender(name, Partitioning((Candidate(nodes, half), Candidate(0b111 & ~nodes, exact))))
+        for name, nodes in (("all", 0b111), ("first", 0b001), ("both", 0b011))
+    )
+    plain = Contender("plain", Partitioning((Candidate(0b111, single),)))
+    found = promised_within([plain, whole, first, second], model)
+    assert [one.name for one in found] == ["both", "first"]
