@@ -31,6 +31,7 @@ from benchmarks.networks.exported import mobilenet_v2
 from benchmarks.networks.models import before_softmax, light_model, random_inputs
 from benchmarks.networks.tiny import tiny_bert
 from benchmarks.timing.machine import commit, machine, now
+from collage.backends.devices.cpu_flags import sums_bytes_in_32_bits
 
 Array = np.ndarray
 Feeds = Mapping[str, Array]
@@ -77,13 +78,10 @@ def _quantized(model: onnx.ModelProto, samples: Sequence[Feeds], folder: Path) -
         model = onnx.version_converter.convert_version(model, 13)
     onnx.save(model, plain)
     quant_pre_process(plain, ready, skip_symbolic_shape=True)
-    quantize_static(ready, made, Reader(samples), per_channel=True, reduce_range=_reduces_range())
+    quantize_static(
+        ready, made, Reader(samples), per_channel=True, reduce_range=not sums_bytes_in_32_bits()
+    )
     return made
-
-
-def _reduces_range() -> bool:
-    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    return not any(flag in text for flag in ("avx512_vnni", "avx_vnni", "amx_int8"))
 
 
 def _onnxruntime(model: str, threads: int) -> Call:
@@ -204,7 +202,7 @@ def line(network: str, who: Row) -> str:
 
 def page(rows: Sequence[Row]) -> str:
     """The tables with their conditions."""
-    bits = "no VNNI, so weights have 7 bits" if _reduces_range() else "with VNNI"
+    bits = "with VNNI" if sums_bytes_in_32_bits() else "no VNNI, so weights have 7 bits"
 
     def table(ours: bool) -> list[str]:
         named = [(row["network"], who) for row in rows for who in row["who"]]

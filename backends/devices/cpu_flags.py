@@ -22,6 +22,8 @@ _LINUX_NAMES = {
 }
 """Instruction set extensions that compiled code may depend on, by LLVM's names."""
 
+_SUMS_IN_32_BITS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+
 
 def cpu_flags_of(target: tvm.target.Target) -> tuple[str, ...]:
     """The extensions that code for an LLVM target may use, as Linux names them."""
@@ -37,3 +39,17 @@ def cpu_flags_here() -> frozenset[str]:
             if line.startswith(("flags", "Features")):
                 return frozenset(line.partition(":")[2].split())
     return frozenset()
+
+
+def sums_bytes_in_32_bits() -> bool:
+    """Whether this processor adds products of bytes without cutting them on the way.
+
+    Others (AVX2, AVX-512 without VNNI) add pairs of them in 16 bits, and what is too large for
+    these is cut: libraries then multiply smaller numbers, or are told to be exact.
+
+    Examples
+    --------
+    >>> sums_bytes_in_32_bits() == bool(_SUMS_IN_32_BITS & cpu_flags_here())
+    True
+    """
+    return bool(_SUMS_IN_32_BITS & cpu_flags_here())

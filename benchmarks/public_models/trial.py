@@ -20,6 +20,7 @@ from benchmarks.public_models.model import PublicModel
 from benchmarks.public_models.models import MODELS
 from benchmarks.public_models.wheels import opened
 from collage.backends.contract.errors import CollageError, UserError, telling_line
+from collage.backends.devices.cpu_flags import sums_bytes_in_32_bits
 from collage.cost.models import DeviceSpec, RooflineCostModel
 
 SEEDS = (11, 12)
@@ -127,7 +128,8 @@ def _session(proto: onnx.ModelProto, *, optimized: bool = True) -> onnxruntime.I
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         # Without VNNI it adds pairs of products of bytes in 16 bits.
-        options.add_session_config_entry("session.x64quantprecision", "1")
+        if not sums_bytes_in_32_bits():
+            options.add_session_config_entry("session.x64quantprecision", "1")
     return onnxruntime.InferenceSession(proto.SerializeToString(), options)
 
 

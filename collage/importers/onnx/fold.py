@@ -14,6 +14,7 @@ import onnx
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
+from collage.backends.devices.cpu_flags import sums_bytes_in_32_bits
 from collage.backends.storage import OwnFolder, scratch_parent
 from collage.importers.onnx.bodies import lift_constants
 from collage.importers.onnx.support import tensor_bytes
@@ -97,7 +98,8 @@ def _fold_once(model: onnx.ModelProto) -> onnx.ModelProto:
         options.log_severity_level = 4
         options.intra_op_num_threads = 1
         # Without VNNI it adds pairs of products of bytes in 16 bits, and what is too large is cut.
-        options.add_session_config_entry("session.x64quantprecision", "1")
+        if not sums_bytes_in_32_bits():
+            options.add_session_config_entry("session.x64quantprecision", "1")
         try:
             onnxruntime.InferenceSession(
                 model.SerializeToString(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from collage.backends.devices.cpu_flags import cpu_flags_here
+from collage.backends.devices.cpu_flags import sums_bytes_in_32_bits
 from collage.backends.relax.byte_products import MOST, MOST_IN_PAIRS
 from collage.cost.progress import ProgressCallback, ignore
 from collage.pipeline.imported import Imported
@@ -14,8 +14,6 @@ from collage.search.dataflow import DataflowGraph
 
 _DRAWN = 4
 """Samples where the user gives none."""
-
-_SUMS_IN_32_BITS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 
 
 def calibrated(
@@ -67,7 +65,7 @@ def calibrated(
         else given_arrays(imported.inputs, inputs)
     )
     # Two products that are added up in 16 bits have to fit into them.
-    most = MOST if _SUMS_IN_32_BITS & cpu_flags_here() else MOST_IN_PAIRS
+    most = MOST if sums_bytes_in_32_bits() else MOST_IN_PAIRS
     found = calibrate(imported.mod, imported.graph, samples, method, most, progress)
     if not found.steps:
         return imported

@@ -22,6 +22,7 @@ from benchmarks.networks.models import (
     tiny_bert,
     tiny_mobilenet,
 )
+from collage.backends.devices.cpu_flags import sums_bytes_in_32_bits
 from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference import evaluate, largest_error
 from collage.importers import load_model
@@ -45,7 +46,8 @@ def by_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Any]) -> list[np.nd
     """Its answers, with exact sums of bytes on processors without VNNI too: by itself it adds pairs
     of products there in 16 bits."""
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    if not sums_bytes_in_32_bits():
+        options.add_session_config_entry("session.x64quantprecision", "1")
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )

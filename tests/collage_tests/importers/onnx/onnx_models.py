@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from collage.backends.devices.cpu_flags import cpu_flags_here
+from collage.backends.devices.cpu_flags import sums_bytes_in_32_bits
 from collage.bundle.signature import Rows
 from collage.cost.reference import evaluate
 from collage.course import Choose, Fail, Region, Repeat, Run, Step
@@ -31,8 +31,6 @@ __all__ = [
     "model_of",
     "require_same",
 ]
-
-_SUMS_IN_32_BITS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 
 Array = NDArray[Any]
 
@@ -146,7 +144,7 @@ def byte_weights(kind: str, *shape: int) -> Array:
     """
     limits = np.iinfo(kind)
     low, high = int(limits.min), int(limits.max)
-    if kind == "int8" and not cpu_flags_here() & _SUMS_IN_32_BITS:
+    if kind == "int8" and not sums_bytes_in_32_bits():
         low, high = low // 2, high // 2
     return np.random.default_rng().integers(low, high, shape, kind, endpoint=True)
 
