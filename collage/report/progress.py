@@ -51,7 +51,7 @@ def how_far(stats: SearchStats) -> str:
     >>> for part in how_far(stats).split("; "):
     ...     print(part)
     likely: no partitioning of these 9 candidates has parts that take less than 20.2 ms (by the ...
-    proven: none takes less than 10.7 ms
+    proven: none less than 10.7 ms
     >>> stats = SearchStats(
     ...     candidates=310,
     ...     distinct_workloads=120,
@@ -108,8 +108,8 @@ def _what_none_takes(stats: SearchStats, sum_sec: float) -> list[str]:
     at_most = "" if rate is None else f" at up to {rate / 1e9:.3g} GFLOP/s"
     return [
         f"likely: {which} has parts that take less than {format_sec(likely_sec)} (by the costs of "
-        f"{stats.evaluated}, unless one is faster than its parts tell){answer}",
-        f"proven: none takes less than {format_sec(least_sec)}{at_most}",
+        f"{stats.evaluated}, unless one beats its parts){answer}",
+        f"proven: none less than {format_sec(least_sec)}{at_most}",
     ]
 
 
