@@ -7,12 +7,13 @@ model whenever PyTorch takes a program apart. So a model gives plain dicts while
 
 from __future__ import annotations
 
-import functools
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from collage.importers.torch.exporting.forward import replaced_forward
 
 
 @contextmanager
@@ -38,20 +39,8 @@ def plain_caches(module: Any) -> Iterator[None]:
         yield
         return
     forward = module.forward
-    own = vars(module).get("forward")
-
-    @functools.wraps(forward)
-    def plainly(*args: Any, **kwargs: Any) -> Any:
-        return _plain(forward(*args, **kwargs))
-
-    module.forward = plainly
-    try:
+    with replaced_forward(module, lambda *args, **kwargs: _plain(forward(*args, **kwargs))):
         yield
-    finally:
-        if own is None:
-            del module.forward
-        else:
-            module.forward = own
 
 
 def _may_give_cache(module: Any) -> bool:

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from collage.backends.contract.errors import ModelError
+from collage.importers.torch.exporting.forward import replaced_forward
 
 
 @contextmanager
@@ -85,22 +86,14 @@ def written_out(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), _without_library():
         record = make_fx(call, derivatives(), tracing_mode="fake", _allow_non_fake_inputs=True)
         graph = record(_tensors(module), args, dict(kwargs))
-    forward, own = module.forward, vars(module).get("forward")
-    signature = inspect.signature(forward)
+    signature = inspect.signature(module.forward)
 
-    @functools.wraps(forward)
     def recorded(*given: Any, **named: Any) -> Any:
         bound = signature.bind(*given, **named)
         return graph(_tensors(module), bound.args, bound.kwargs)
 
-    module.forward = recorded
-    try:
+    with replaced_forward(module, recorded):
         yield
-    finally:
-        if own is None:
-            del module.forward
-        else:
-            module.forward = own
 
 
 @contextmanager
