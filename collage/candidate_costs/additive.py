@@ -18,11 +18,9 @@ import numpy as np
 from collage.backends.contract import BackendTarget
 from collage.backends.devices import device_of
 from collage.candidate_costs.work import GraphWork
-from collage.cost.models.roofline import CPU, SPECS, DeviceSpec
+from collage.cost.models.roofline import NOMINAL, DeviceSpec
 from collage.search.dataflow import DataflowGraph, bits
 from collage.search.op_kinds import OpKind
-
-_NOMINAL = {"cpu": CPU, "cuda": SPECS["sm_90"]}
 
 _FOLLOWS = (OpKind.ELEMWISE, OpKind.BROADCAST, OpKind.INJECTIVE)
 """What most backends compute on the way in or out of something heavier, and whose time is that of
@@ -196,7 +194,7 @@ class AdditiveTimes:
             for number, amount in terms:
                 row[number] = amount
         seconds = np.fromiter(seen.values(), float)
-        nominal = self._nominal(_NOMINAL[device_of(target.device).name])
+        nominal = self._nominal(NOMINAL[device_of(target.device).name])
         scale = nominal * np.median(seconds / (amounts @ nominal))
         # Errors are relative: each sum is to be one of what was measured.
         shares = amounts * scale / seconds[:, None]

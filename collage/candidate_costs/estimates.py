@@ -15,12 +15,9 @@ import numpy as np
 from collage.backends.contract import BackendTarget
 from collage.backends.devices import device_of
 from collage.cost.base import Cost
-from collage.cost.models.roofline import CPU, SPECS, RooflineCostModel
+from collage.cost.models.roofline import CPU, NOMINAL, RooflineCostModel
 from collage.cost.workload.describe import call_flops, operator_calls
 from collage.cost.workload.workload import Workload
-
-_NOMINAL = {"cpu": CPU, "cuda": SPECS["sm_90"]}
-"""A device of each kind, that ratios are taken to."""
 
 _QUANTILE = 0.9
 """Of the ratios seen: a guess that is too high costs a good candidate its chance, one that is too
@@ -60,7 +57,7 @@ class Estimates:
     """
 
     def __init__(self) -> None:
-        self._models = {kind: RooflineCostModel(spec) for kind, spec in _NOMINAL.items()}
+        self._models = {kind: RooflineCostModel(spec) for kind, spec in NOMINAL.items()}
         self._ratios: dict[_Level, list[float]] = defaultdict(list)
         self._kinds: dict[str, str] = {}
         self._rooflines: dict[tuple[str, BackendTarget], float] = {}
