@@ -6,8 +6,8 @@ path is measured throughout. It is then optimal, however much was never measured
 
 Bounds that hold for certain are far below what most candidates take, and a proof by them alone asks
 for nearly everything. Where ties are left to chance anyway, likely bounds stand in for them: of
-ResNet-50's 633 workloads on five backends it asked 529, and asks about half of that with likely
-ones.
+ResNet-50's 633 workloads on five backends it asked 529; with likely ones fewer
+(docs/measuring.md).
 """
 
 from __future__ import annotations
