@@ -73,8 +73,7 @@ CPU = DeviceSpec("a CPU", 2e11, 2e11, 2e11, bytes_per_sec=2e10, launch_sec=1e-6)
 """A nominal one, about as fast as two cores with AVX-512."""
 
 NOMINAL: Mapping[str, DeviceSpec] = {"cpu": CPU, "cuda": SPECS["sm_90"]}
-"""A device of each kind of :data:`~collage.backends.devices.DEVICE_KINDS`, that what was measured is
-set in relation to."""
+"""By kind of device, one that what was measured is set in relation to."""
 
 _OF_KINDS: Mapping[str, DeviceSpec] = {"llvm": CPU}
 """By kind of TVM's target, where one device stands for all of the kind."""
