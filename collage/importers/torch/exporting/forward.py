@@ -19,6 +19,11 @@ def replaced_forward(module: Any, function: Callable[..., Any]) -> Iterator[None
     function : callable
         Takes what the module's ``forward`` takes.
 
+    Yields
+    ------
+    None
+        Meanwhile the module runs it.
+
     Examples
     --------
     >>> import torch
