@@ -122,6 +122,9 @@ class _Server:
         if not message:
             return False
         *files, status = fds
+        # Each child would say once more, at its end, what is left unsaid here: its last words.
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
         try:
             pid = os.fork()
         except OSError:

@@ -65,6 +65,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PythonProgram:
     (tmp_path / "not_here.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    # Most users do not have it: what is printed waits for the end of a process.
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     return PythonProgram("program", ("hello",), without=("not_here",))
 
 
