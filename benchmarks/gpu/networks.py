@@ -174,6 +174,10 @@ TINY = ("tiny_convolutions", "tiny_attention")
 
 
 def export(module: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
-    """The module as a ``torch.export.ExportedProgram`` of these inputs' shapes."""
-    with torch.no_grad():
-        return torch.export.export(module, inputs, strict=False)
+    """The module as a ``torch.export.ExportedProgram`` of these inputs' shapes.
+
+    As ``collage.optimize`` exports a module, which takes what ``torch.export`` alone refuses.
+    """
+    from collage.importers.torch import export_module
+
+    return export_module(module, inputs).program

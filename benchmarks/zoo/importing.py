@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.gpu.networks import build
+from benchmarks.gpu.networks import build, export
 from benchmarks.timing.statistics import rms_relative_difference
 from benchmarks.zoo.families import NETWORKS
 from collage.backends.contract.errors import CollageError, telling_line
@@ -97,10 +97,10 @@ def import_network(network: str, form: str, check_sec: float, seed: int = 0) -> 
 
 def exported(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], form: str) -> Any:
     """The module as an exported program, or as an ONNX model."""
+    program = export(module, inputs)
+    if form == "torch":
+        return program
     with torch.no_grad():
-        program = torch.export.export(module, inputs, strict=False)
-        if form == "torch":
-            return program
         return torch.onnx.export(program, (), dynamo=True, verbose=False).model_proto
 
 
