@@ -4,13 +4,9 @@
 #include <algorithm>
 
 #include "layouts.h"
+#include "processor.h"
 
 namespace collage_onednn {
-
-inline bool has_isa(dnnl::cpu_isa wanted) {
-  const auto bits = static_cast<unsigned>(wanted);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
-}
 
 // Whether a convolution adds up so many products that its kernel for channels last, which adds them
 // one by one, is three to seven times as far off as the one for blocks of channels, which adds up

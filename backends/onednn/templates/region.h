@@ -13,6 +13,7 @@
 #include "layouts.h"
 #include "plan.h"
 #include "storage.h"
+#include "vectors/functions.h"
 
 extern "C" int collage_num_threads(void);  // num_threads.c
 
@@ -85,6 +86,11 @@ class Region {
   int find_sum(const Op& op, size_t fused) const;
   bool read_twice(const Op& op, int sum_at);
   void prelu(int src, int slopes, int dst);
+  VectorFunction in_vectors(int64_t algorithm, const desc& md);
+  size_t worth_fusing(const Op& op);
+  dnnl::eltwise_forward::primitive_desc eltwise_primitive(int64_t algorithm, float alpha,
+                                                          float beta, const desc& md);
+  void apply(int64_t algorithm, float alpha, float beta, int src, int dst);
   void apply_rest(const Op& op, size_t fused, int value);
   void add_bias(int tensor, int value);
   // operators/fused.h

@@ -1,8 +1,6 @@
 // Convolution and matmul with their fused chains.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <type_traits>
 
@@ -16,12 +14,6 @@ namespace collage_onednn {
 inline dims ints_of(const Op& op, size_t count, size_t part, size_t skip = 0) {
   auto begin = op.ints.begin() + static_cast<std::ptrdiff_t>(skip + part * count);
   return dims(begin, begin + static_cast<std::ptrdiff_t>(count));
-}
-
-// Of one core, as the system tells.
-inline memory::dim second_cache_bytes() {
-  const long told = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  return told > 0 ? told : 256 << 10;
 }
 
 // Whether a transpose may sum in several blocks, of channels or of taps. In oneDNN 3.2 strided ones
@@ -114,7 +106,7 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
   auto usable = [&](const PD& pd) {
     return pd.get(true) && (transposed ? good(pd) : !is_reference(pd.impl_info_str()));
   };
-  size_t fused = blocks ? 0 : op.post_ops.size();
+  size_t fused = blocks ? 0 : worth_fusing(op);
   int sum_at = find_sum(op, fused);
   PD pd = choose(attributes(op, fused, sum_at, true, nullptr));
   while (fused > 0 && !usable(pd)) {
@@ -217,7 +209,7 @@ inline void Region::matmul(const Op& op, size_t at) {
     return biased ? PD(engine_, storage_.md(src), wd, bd, dst_md, attr, true)
                   : PD(engine_, storage_.md(src), wd, dst_md, attr, true);
   };
-  size_t fused = op.post_ops.size();
+  size_t fused = worth_fusing(op);
   int sum_at = find_sum(op, fused);
   int dst = -1;
   if (sum_at >= 0) {

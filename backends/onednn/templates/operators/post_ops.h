@@ -2,6 +2,8 @@
 #pragma once
 
 #include "../building.h"
+#include "../processor.h"
+#include "../vectors/functions.h"
 
 namespace collage_onednn {
 
@@ -101,7 +103,61 @@ inline void Region::prelu(int src, int slopes, int dst) {
        {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}});
 }
 
-// Post-operators that the kernel could not take, as primitives of their own, in place.
+// A loop of ours for an elementwise function of a value in this layout; none where a primitive is to
+// compute it. What fills up a block of channels has to stay zero.
+inline VectorFunction Region::in_vectors(int64_t algorithm, const desc& md) {
+  if (md.get_data_type() != memory::data_type::f32 || !has_isa(dnnl::cpu_isa::avx512_core))
+    return nullptr;
+  size_t padded = sizeof(float);
+  for (auto d : md.get_padded_dims()) padded *= static_cast<size_t>(d);
+  const bool gaps = md.get_size() != padded || md.get_submemory_offset() != 0;
+  const bool fills = md.get_padded_dims() != md.get_dims();
+  const auto function = eltwise_algorithm(algorithm);
+  return gaps || (fills && !keeps_zero(function)) ? nullptr : vector_function(function);
+}
+
+// How many post-operators a product's kernel is to take: those before a function that is computed
+// faster behind it.
+inline size_t Region::worth_fusing(const Op& op) {
+  const desc result = tensor_md(op.outputs[0]);
+  if (!is_pass_cheap(result.get_size() / static_cast<size_t>(threads_), second_cache_bytes() / 2))
+    return op.post_ops.size();
+  const dims& shape = tensor_dims(op.outputs[0]);
+  const bool convolved = op.kind == OpKind::conv || op.kind == OpKind::deconv;
+  const bool blocks = convolved && shape[1] % 16 != 0;
+  for (size_t i = 0; i < op.post_ops.size(); ++i) {
+    const PostOp& p = op.post_ops[i];
+    if (p.is_binary || !in_vectors(p.algorithm, result)) continue;
+    if (!blocks || keeps_zero(eltwise_algorithm(p.algorithm))) return i;
+  }
+  return op.post_ops.size();
+}
+
+inline dnnl::eltwise_forward::primitive_desc Region::eltwise_primitive(int64_t algorithm,
+                                                                       float alpha, float beta,
+                                                                       const desc& md) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return {engine_, dnnl::prop_kind::forward_inference, eltwise_algorithm(algorithm), md, md, alpha,
+          beta, attr};
+}
+
+// An elementwise function of a value without gaps into another of its layout, or in place.
+inline void Region::apply(int64_t algorithm, float alpha, float beta, int src, int dst) {
+  const desc md = storage_.md(src);
+  const VectorFunction function = in_vectors(algorithm, md);
+  if (!function) {
+    const auto pd = eltwise_primitive(algorithm, alpha, beta, md);
+    return emit(pd, dnnl::eltwise_forward(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  }
+  const auto count = static_cast<int64_t>(md.get_size() / sizeof(float));
+  emit_host({{0, src}, {0, dst}}, [function, count, alpha](const std::vector<void*>& data) {
+    apply_in_pieces(function, static_cast<const float*>(data[0]), static_cast<float*>(data[1]),
+                    count, alpha);
+  });
+}
+
+// Post-operators that the kernel did not take, as steps of their own, in place.
 inline void Region::apply_rest(const Op& op, size_t fused, int value) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -109,10 +165,7 @@ inline void Region::apply_rest(const Op& op, size_t fused, int value) {
   for (size_t i = fused; i < op.post_ops.size(); ++i) {
     const PostOp& p = op.post_ops[i];
     if (!p.is_binary) {
-      dnnl::eltwise_forward::primitive_desc pd(engine_, dnnl::prop_kind::forward_inference,
-                                               eltwise_algorithm(p.algorithm), md, md, p.alpha,
-                                               p.beta, attr);
-      emit(pd, dnnl::eltwise_forward(pd), {{DNNL_ARG_SRC, value}, {DNNL_ARG_DST, value}});
+      apply(p.algorithm, p.alpha, p.beta, value, value);
       continue;
     }
     if (p.algorithm == kPrelu) {

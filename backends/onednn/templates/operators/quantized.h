@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "../vectors.h"
+#include "../vectors/lanes.h"
 #include "recurrent.h"
 
 namespace collage_onednn {

@@ -1,7 +1,7 @@
 // Operators that keep the layout their input has: pooling, normalizations, elementwise.
 #pragma once
 
-#include "../softmax_rows.h"
+#include "../vectors/softmax_rows.h"
 #include "fused.h"
 
 namespace collage_onednn {
@@ -229,20 +229,15 @@ inline void Region::binary(const Op& op) {
 
 // ints: algorithm; floats: alpha, beta
 inline void Region::eltwise(const Op& op) {
-  using PD = dnnl::eltwise_forward::primitive_desc;
-  auto make = [&](const desc& md) {
-    return PD(engine_, dnnl::prop_kind::forward_inference, eltwise_algorithm(op.ints[0]), md, md,
-              op.floats[0], op.floats[1], user_scratchpad());
-  };
+  const float alpha = op.floats[0], beta = op.floats[1];
   int src = dense(op.inputs[0]);
-  PD pd = make(storage_.md(src));
-  if (is_reference(pd.impl_info_str())) {
-    // Channels that fill up a block would no longer be zero.
+  const auto md = storage_.md(src);
+  // Channels that fill up a block would no longer be zero.
+  if (!in_vectors(op.ints[0], md) &&
+      is_reference(eltwise_primitive(op.ints[0], alpha, beta, md).impl_info_str()))
     src = plain(op.inputs[0]);
-    pd = make(storage_.md(src));
-  }
-  int dst = storage_.fresh(storage_.md(src));
-  emit(pd, dnnl::eltwise_forward(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  const int dst = storage_.fresh(storage_.md(src));
+  apply(op.ints[0], alpha, beta, src, dst);
   apply_rest(op, 0, dst);
   bind(op.outputs[0], dst);
 }
