@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from collage.backends.contract.errors import InputError
+from collage.state import StateTensor
 
 SIGNATURE_VERSION = 1
 
@@ -67,6 +68,9 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     optional : tuple of str or None
         Which may be left out, since that means what was compiled in; None, as in earlier bundles,
         is all that hold no tensor.
+    state : tuple of StateTensor
+        What the model keeps from one call to the next: tensors behind those of parameters and
+        results.
     version : int
         See ``SIGNATURE_VERSION``.
 
@@ -88,6 +92,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     result: Structure
     positional: int | None = None
     optional: tuple[str, ...] | None = None
+    state: tuple[StateTensor, ...] = ()
     version: int = SIGNATURE_VERSION
 
     def arguments(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -139,7 +144,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
 
     def output_names(self) -> list[str]:
         """A name for each result, by where it lies: ``scores``, ``cache.0``; what has no key
-        of its own is ``output_0`` and so on."""
+        of its own is ``output_0`` and so on; behind them the state's."""
         top = self.result
         if isinstance(top, Leaf):
             paths = [(top.index, "output_0")]
@@ -153,7 +158,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
                 for root, child in zip(roots, top.children, strict=True)
                 for found in _paths(child, root)
             ]
-        return _distinct([path for _, path in sorted(paths)])
+        names = [path for _, path in sorted(paths)]
+        return _distinct([*names, *(kept.name for kept in self.state)])
 
 
 def _leaves(structure: Structure, value: Any, path: str) -> Iterator[tuple[int, Any]]:

@@ -8,6 +8,7 @@
 from collage.bundle.bundle import Bundle, load
 from collage.bundle.calling.function import BundleFunction
 from collage.bundle.calling.random_inputs import random_array
+from collage.bundle.calling.state import State
 from collage.bundle.folder import filling, prepare_folder
 from collage.bundle.manifest import Manifest, read_manifest, read_report
 from collage.bundle.ownership import borrowed_outputs
@@ -23,6 +24,7 @@ __all__ = [
     "Manifest",
     "Padding",
     "Profile",
+    "State",
     "Variant",
     "borrowed_outputs",
     "filling",

@@ -18,11 +18,13 @@ from collage.backends.devices import device_named
 from collage.bundle.calling.contexts import Contexts
 from collage.bundle.calling.counts import require_calls
 from collage.bundle.calling.function import BundleFunction
+from collage.bundle.calling.state import State
 from collage.bundle.folder import spelled_by_file
 from collage.bundle.manifest import read_manifest, read_report
 from collage.bundle.profile import Profile, copy_rate, profile_calls
 from collage.bundle.requirements import load_requirements
 from collage.bundle.session import SessionMethods
+from collage.bundle.state_files import with_initial
 from collage.report import Report
 
 
@@ -76,7 +78,9 @@ class Bundle(SessionMethods):
         self._contexts = Contexts(self._module, self._device)
         borrowed = self.manifest.borrowed_outputs
         self.functions = {
-            entry.name: BundleFunction(self._contexts, self._device, entry, borrowed)
+            entry.name: BundleFunction(
+                *(self._contexts, self._device, with_initial(self.folder, entry)), borrowed
+            )
             for entry in self.manifest.all_functions
         }
         self.main = next(iter(self.functions))
@@ -128,6 +132,15 @@ class Bundle(SessionMethods):
             A missing, unknown or ill-shaped input, or one of another structure.
         """
         return self[self.main](*args, **named)
+
+    @property
+    def state(self) -> State:
+        """What the main function keeps from call to call, see :attr:`BundleFunction.state`."""
+        return self[self.main].state
+
+    def new_state(self) -> State:
+        """For a sequence of calls of its own, see :meth:`BundleFunction.new_state`."""
+        return self[self.main].new_state()
 
     def compute(self, values: Sequence[Any], *, stream: Any = None) -> list[Any]:
         """Run the model's main function, see :meth:`BundleFunction.compute`.

@@ -11,9 +11,9 @@ from collage.backends.contract.errors import OutputError
 from collage.backends.toolchain.weight_files import FOLDER
 from collage.bundle.manifest import MANIFEST
 
-LIB, RUNTIME, WEIGHTS = "lib", "runtime", FOLDER
-"""Where shared libraries lie in a bundle, TVM's runtime in one that brings it, and weights that are
-not inside of the model's library."""
+LIB, RUNTIME, WEIGHTS, STATE = "lib", "runtime", FOLDER, "state"
+"""Where shared libraries lie in a bundle, TVM's runtime in one that brings it, weights that are
+not inside of the model's library, and what it keeps before its first call."""
 
 _PARTIAL = ".partial"
 """Where a bundle is written, inside its folder: what lies beside that may be another disk."""

@@ -74,7 +74,8 @@ class SessionMethods(ABC):
         output_names : sequence of str or None
             What is wanted, in this order; all of it where there are none.
         input_feed : mapping
-            An array for every input, by name.
+            An array for every input, by name; what a model keeps from call to call, its buffers, is
+            among them, and what it holds then among the outputs.
         run_options : None
             For the sake of calls that give none.
 

@@ -33,6 +33,7 @@ from collage.bundle.manifest import (
 )
 from collage.bundle.native import runtime_libraries
 from collage.bundle.signature import MAIN, FunctionEntry, Variant
+from collage.bundle.state_files import files_of, write_initial
 from collage.report import MemoryUse, Report
 from collage.tensor_info import TensorInfo
 
@@ -121,8 +122,8 @@ def write_bundle(
     ['lib', 'manifest.json', 'model.so', 'report.json']
     """
     main = FunctionEntry(MAIN, (Variant(MAIN, tuple(inputs), tuple(outputs)),))
-    listed = tuple(functions) or (main,)
     try:
+        listed = write_initial(folder, tuple(functions) or (main,))
         shutil.rmtree(folder / LIB, ignore_errors=True)
         shutil.rmtree(folder / RUNTIME, ignore_errors=True)
         staged = [f"{LIB}/{path.name}" for path in stage_libraries(library, copy=True)]
@@ -131,7 +132,9 @@ def write_bundle(
             copied += _needed(library, device)
         runtime = _copied(folder, copied)
         weights = [f"{WEIGHTS}/{path.name}" for path in library.weights]
-        files = file_facts(folder, [library.path.name, *staged, *runtime, *weights])
+        files = file_facts(
+            folder, [library.path.name, *staged, *runtime, *weights, *files_of(listed)]
+        )
         kept = None
         if borrowed_outputs is not None:
             kept = {name: tuple(which) for name, which in borrowed_outputs.items()}

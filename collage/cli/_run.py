@@ -65,6 +65,9 @@ def _run(
     loaded = whole[function or whole.main]
     if inputs:
         positional, named = read_inputs(inputs, [info.name for info in loaded.inputs])
+        given = {info.name for info in loaded.inputs[: len(positional)]}
+        begin = {name: array for name, array in loaded.new_state().items() if name not in given}
+        named = {**begin, **named}
     else:
         err().print(f"no --input given: random inputs, seed {seed}", highlight=False)
         positional, named = loaded.random_inputs(seed), {}

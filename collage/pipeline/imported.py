@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from collage.pipeline.inputs.places import places_of
 from collage.pipeline.inputs.working_range import Range, working_ranges
 from collage.pipeline.shapes.rows import rows_of
 from collage.search.dataflow import DataflowGraph
+from collage.state import kept_from_call_to_call
 from collage.structure import Signature
 from collage.tensor_info import TensorInfo
 
@@ -230,13 +231,18 @@ def prepare(loaded: ImportedModel, device: DeviceKind) -> Imported:
     mod = _normalized(device, loaded.mod)
     graph = DataflowGraph.from_function(mod["main"], mod)
     require_computable(graph, loaded.name)
-    ranges = working_ranges(loaded.mod)
+    state = loaded.signature.state if loaded.signature is not None else ()
+    ranges = list(working_ranges(loaded.mod))
+    for kept in state:
+        initial = kept.initial(loaded.inputs[kept.input])
+        ranges[kept.input] = replace(ranges[kept.input], initial=initial)
     return Imported(
-        *(loaded.name, mod, graph, loaded.inputs, loaded.outputs, ranges, loaded.function),
+        *(loaded.name, mod, graph, loaded.inputs, loaded.outputs, tuple(ranges), loaded.function),
         signature=loaded.signature,
         rows=rows_of(loaded),
         places=places_of(loaded.mod),
         course=loaded.course,
+        remarks=(kept_from_call_to_call(state),) if state else (),
     )
 
 

@@ -8,11 +8,13 @@ lie right.
 from collage.bundle.calling.contexts import Contexts
 from collage.bundle.calling.function import BundleFunction
 from collage.bundle.calling.random_inputs import random_array
+from collage.bundle.calling.state import State
 from collage.bundle.calling.tensors import as_torch
 
 __all__ = [
     "BundleFunction",
     "Contexts",
+    "State",
     "as_torch",
     "random_array",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tvm
 from numpy.typing import NDArray
 
 from collage.backends.contract.errors import InputError
@@ -151,3 +152,62 @@ def _outside(entry: FunctionEntry, shapes: Sequence[Shape]) -> InputError:
         "same extent everywhere",
         value=tuple(shapes),
     )
+
+
+def chosen_rows(
+    entry: FunctionEntry, outputs: Sequence[tvm.runtime.Tensor], device: tvm.runtime.Device
+) -> list[tvm.runtime.Tensor]:
+    """Outputs with the rows that there are, without the numbers of them.
+
+    Parameters
+    ----------
+    entry : FunctionEntry
+        What was called.
+    outputs : sequence of tvm.runtime.Tensor
+        As many rows as there may be.
+    device : tvm.runtime.Device
+        Where they lie.
+
+    Returns
+    -------
+    list of tvm.runtime.Tensor
+        Copies of what was cut.
+    """
+    arrays = dict(enumerate(outputs))
+    for rows in entry.rows:
+        count = int(arrays.pop(rows.count).numpy().item())
+        for index, axis in rows.outputs:
+            part = cut(arrays[index].numpy(), axis, count)
+            arrays[index] = tvm.runtime.tensor(part, device)
+    return list(arrays.values())
+
+
+def without_padding(
+    entry: FunctionEntry,
+    outputs: Sequence[tvm.runtime.Tensor],
+    extent: int,
+    device: tvm.runtime.Device,
+) -> list[tvm.runtime.Tensor]:
+    """Outputs of padded inputs with the extent that these had.
+
+    Parameters
+    ----------
+    entry : FunctionEntry
+        What was called.
+    outputs : sequence of tvm.runtime.Tensor
+        Of a variant's extent.
+    extent : int
+        Of the inputs before they were padded.
+    device : tvm.runtime.Device
+        Where they lie.
+
+    Returns
+    -------
+    list of tvm.runtime.Tensor
+        Copies of what was cut.
+    """
+    assert entry.padding is not None
+    found = list(outputs)
+    for index, axis in entry.padding.outputs:
+        found[index] = tvm.runtime.tensor(cut(found[index].numpy(), axis, extent), device)
+    return found

@@ -12,9 +12,10 @@ import tvm
 from collage.backends.contract.errors import InputError
 from collage.bundle.calling.contexts import Contexts
 from collage.bundle.calling.counts import require_calls
-from collage.bundle.calling.dispatch import choose, cut, pad
+from collage.bundle.calling.dispatch import choose, chosen_rows, pad, without_padding
 from collage.bundle.calling.places import require_places
 from collage.bundle.calling.random_inputs import random_array
+from collage.bundle.calling.state import State
 from collage.bundle.calling.streams import in_order, is_in_order, stream_handle
 from collage.bundle.calling.tensors import (
     as_given,
@@ -86,12 +87,27 @@ class BundleFunction:
         self._contexts = contexts
         self._borrowed = borrowed
         self._types = [numpy_type(info.dtype) for info in entry.inputs]
+        self._own_state: State | None = None
         self._sizes = {
             variant.entry: ([i.bytes for i in variant.inputs], [o.bytes for o in variant.outputs])
             for variant in entry.variants
         }
 
-    def __call__(self, *args: Any, stream: Any = None, **named: Any) -> Any:
+    @property
+    def state(self) -> State:
+        """What calls go on from that are given no state; empty of a model that keeps nothing."""
+        if self._own_state is None:
+            self._own_state = self.new_state()
+        return self._own_state
+
+    def new_state(self) -> State:
+        """What the model keeps before its first call, for a sequence of calls of its own."""
+        kept = self.entry.signature.state if self.entry.signature is not None else ()
+        return State(kept, self.inputs, self._device)
+
+    def __call__(
+        self, *args: Any, stream: Any = None, state: State | None = None, **named: Any
+    ) -> Any:
         """Run it.
 
         Parameters
@@ -103,6 +119,9 @@ class BundleFunction:
         stream : int or torch.cuda.Stream, optional
             On a GPU the call comes after what this CUDA stream holds and before what it gets next,
             see :meth:`compute`. Of a model with an input of that name it is the input.
+        state : State, optional
+            Of a model that changes tensors in place: what it goes on from, and changes. By default
+            :attr:`state`. Anything else is an input of that name.
 
         Returns
         -------
@@ -120,8 +139,15 @@ class BundleFunction:
         names = signature.names if signature is not None else [info.name for info in self.inputs]
         if stream is not None and "stream" in names:
             named, stream = {**named, "stream": stream}, None
+        if state is not None and not isinstance(state, State):
+            named, state = {**named, "state": state}, None
         if signature is not None:
-            return signature.returned(self.compute(signature.arguments(args, named), stream=stream))
+            values = signature.arguments(args, named)
+            if not signature.state:
+                return signature.returned(self.compute(values, stream=stream))
+            going = self.state if state is None else state
+            found = going.gone_on(lambda kept: self.results([*values, *kept], stream=stream))
+            return signature.returned(as_given(found, values))
         flat = self.compute(self.in_order(args, named), stream=stream)
         return flat[0] if len(flat) == 1 else flat
 
@@ -186,16 +212,18 @@ class BundleFunction:
         borrowed = self._borrowed.get(entry) if self._borrowed else None
         given = of_the_caller(flat, call.tensors, borrowed, self._sizes[entry])
         if call.extent is not None:
-            given = self._cut(given, call.extent)
-        return self._chosen(given) if self.entry.rows else given
+            given = without_padding(self.entry, given, call.extent, self._device)
+        return chosen_rows(self.entry, given, self._device) if self.entry.rows else given
 
     def empty_inputs(self) -> list[np.ndarray]:
         """Arrays of the declared shapes, to be filled, that calls on a CPU take without a copy."""
         return [empty_array(info.shape, info.dtype) for info in self.inputs]
 
     def random_inputs(self, seed: int = 0) -> list[np.ndarray]:
-        """Seeded inputs of the declared shapes: normal floats, integers 0 or 1."""
+        """Seeded inputs: normal floats, integers 0 or 1; of what is kept, what it begins with."""
         arrays = [random_array(info, seed + i) for i, info in enumerate(self.inputs)]
+        if self.state:
+            arrays[-len(self.state) :] = self.new_state().values()
         for places in self.entry.places:
             np.clip(arrays[places.input], places.low, places.high, out=arrays[places.input])
         return arrays
@@ -299,23 +327,6 @@ class BundleFunction:
                 whole = variant.inputs[index].shape[axis]
                 values[index] = pad(on_host(values[index]), axis, whole)
         return PreparedCall(variant, [to_tvm(value, self._device) for value in values], extent)
-
-    def _chosen(self, outputs: list[tvm.runtime.Tensor]) -> list[tvm.runtime.Tensor]:
-        """Outputs with the rows that there are, without the numbers of them."""
-        arrays = dict(enumerate(outputs))
-        for rows in self.entry.rows:
-            count = int(arrays.pop(rows.count).numpy().item())
-            for index, axis in rows.outputs:
-                part = cut(arrays[index].numpy(), axis, count)
-                arrays[index] = tvm.runtime.tensor(part, self._device)
-        return list(arrays.values())
-
-    def _cut(self, outputs: list[tvm.runtime.Tensor], extent: int) -> list[tvm.runtime.Tensor]:
-        assert self.entry.padding is not None
-        for index, axis in self.entry.padding.outputs:
-            cut_down = cut(outputs[index].numpy(), axis, extent)
-            outputs[index] = tvm.runtime.tensor(cut_down, self._device)
-        return outputs
 
     def _shape(self, value: Any, index: int) -> tuple[int, ...]:
         """The shape of what was given for an input, which must be an array of its dtype."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import fx
 from tvm import relax
 
@@ -29,6 +32,14 @@ def label(node: fx.Node) -> str:
 def type_name(dtype: torch.dtype) -> str:
     """An element type as TVM writes it, ``float32``."""
     return str(dtype).removeprefix("torch.")
+
+
+def as_array(tensor: torch.Tensor) -> NDArray[Any]:
+    """What a tensor holds, as numpy's."""
+    plain = tensor.detach().cpu().contiguous()
+    if plain.dtype == torch.bfloat16:
+        return np.asarray(plain.float().numpy(), ml_dtypes.bfloat16)
+    return np.asarray(plain.numpy())
 
 
 def depends_on_data(node: fx.Node) -> bool:

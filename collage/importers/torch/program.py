@@ -23,6 +23,7 @@ from collage.importers._base import (
 )
 from collage.importers.torch.archive import is_archive, require_safe
 from collage.importers.torch.exporting.module import ExportedModule
+from collage.state import with_names
 from collage.structure import Signature
 
 
@@ -120,6 +121,7 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     from collage.importers.torch.dynamic import with_shapes
     from collage.importers.torch.exporting.derivatives import require_no_derivatives
     from collage.importers.torch.operators.errors import SPARSE
+    from collage.importers.torch.state import with_state
     from collage.importers.torch.structure import signature_of
     from collage.importers.torch.translate import translate
 
@@ -135,12 +137,13 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
         return from_module(mod, name=name, source_format="pt2", output_names=names), choosers
 
     try:
+        program, state = with_state(program)
         if has_control_flow(program):
-            straight = straightened(program)
+            straight = straightened(program, state)
             program, signature = straight.program, straight.signature
             if not straight.is_straight:
                 return reject_shapes(shapes, import_course(straight, name, translate))
-        signature = signature or signature_of(program)
+        signature = signature or signature_of(program, state)
         model, choosers = imported()
         first = len(model.outputs) - len(choosers)
         chosen = [
@@ -152,7 +155,9 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     except Exception as err:  # the translator asserts, and raises errors of several kinds
         reason = SPARSE if "SparseTensorImpl" in str(err) else telling_line(err)
         raise ModelError(f"the program cannot be imported: {reason}", value=name) from err
-    return reject_shapes(shapes, replace(model, signature=signature, chosen=tuple(chosen)))
+    inputs = with_names(model.inputs, state)
+    model = replace(model, inputs=inputs, signature=signature, chosen=tuple(chosen))
+    return reject_shapes(shapes, model)
 
 
 def import_exported_module(exported: ExportedModule, shapes: Shapes) -> ImportedModel:

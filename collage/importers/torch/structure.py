@@ -14,13 +14,29 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from collage.backends.contract.errors import ModelError
+from collage.state import StateTensor
 from collage.structure import Fields, Fixed, Items, Leaf, Signature, Structure
 
-_RESULTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
+RESULTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
+"""Outputs that callers get."""
 
 
-def signature_of(program: torch.export.ExportedProgram) -> Signature:
+def signature_of(
+    program: torch.export.ExportedProgram, state: tuple[StateTensor, ...] = ()
+) -> Signature:
     """What a program is called with and what it gives, as plain data.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        As :func:`collage.importers.torch.state.with_state` gives it.
+    state : tuple of StateTensor
+        What it keeps.
+
+    Returns
+    -------
+    Signature
+        What it keeps lies behind the rest.
 
     Raises
     ------
@@ -29,12 +45,16 @@ def signature_of(program: torch.export.ExportedProgram) -> Signature:
     """
     found = program.graph_signature
     taken = [spec.arg for spec in found.input_specs if spec.kind is InputKind.USER_INPUT]
-    given = [spec.arg for spec in found.output_specs if spec.kind in _RESULTS]
+    given = [spec.arg for spec in found.output_specs if spec.kind in RESULTS]
     leaves = _places(taken)
     args, kwargs = program.call_spec.in_spec.children()
     parameters = [_structure(each, leaves) for each in [*args.children(), *kwargs.children()]]
     names = _parameter_names(program, args.num_children, list(kwargs.context or ()))
     result = _structure(program.call_spec.out_spec, _places(given))
+    if state:
+        names, parameters = names[: -len(state)], parameters[: -len(state)]
+        assert isinstance(result, Items), "beside what it gives stands what it keeps"
+        result = result.children[0]
     if not any(isinstance(arg, TensorArgument) for arg in given):
         raise ModelError("the program gives no tensor back", value=str(result))
     # What other parameters are by default nobody knows.
@@ -45,6 +65,7 @@ def signature_of(program: torch.export.ExportedProgram) -> Signature:
         result=result,
         positional=args.num_children,
         optional=tuple(optional),
+        state=state,
     )
 
 
@@ -116,7 +137,7 @@ def keep_tensors(program: torch.export.ExportedProgram) -> None:
     Raises
     ------
     ModelError
-        When its results depend on what earlier calls left behind.
+        When its results depend on what earlier calls left behind, and that is no input of it.
 
     Warns
     -----
@@ -128,7 +149,7 @@ def keep_tensors(program: torch.export.ExportedProgram) -> None:
     pairs = list(zip(output.args[0], found.output_specs, strict=True))
     kept = [(value, spec) for value, spec in pairs if _is_tensor_result(spec)]
     sources = {spec.target: spec.arg.name for spec in found.input_specs if spec.target}
-    same = {spec.target for value, spec in pairs if _origin(value) == sources.get(spec.target)}
+    same = {s.target for value, s in pairs if is_copy_of(value, sources.get(s.target))}
     output.args = (tuple(value for value, _ in kept),)
     graph.eliminate_dead_code()
     _require_stateless(program, same)
@@ -145,11 +166,29 @@ def keep_tensors(program: torch.export.ExportedProgram) -> None:
 
 
 def _is_tensor_result(spec: Any) -> bool:
-    return spec.kind in _RESULTS and isinstance(spec.arg, TensorArgument)
+    return spec.kind in RESULTS and isinstance(spec.arg, TensorArgument)
 
 
 _COPIES = frozenset(["alias", "clone", "detach", "detach_", "_to_copy", "lift_fresh_copy", "copy"])
 """Operators that may give what they are given."""
+
+
+def is_copy_of(value: Any, name: str | None) -> bool:
+    """Whether a value is that of another node, by way of any number of copies.
+
+    Parameters
+    ----------
+    value : object
+        A node, or a plain value.
+    name : str or None
+        The other node's.
+
+    Returns
+    -------
+    bool
+        Where it is certain.
+    """
+    return _origin(value) == name
 
 
 def _origin(value: Any) -> str | None:
@@ -165,7 +204,7 @@ def _origin(value: Any) -> str | None:
 
 
 def _require_stateless(program: torch.export.ExportedProgram, same: set[str | None]) -> None:
-    """What is written must not be asked for by a later call: a compiled model forgets.
+    """What is written must not be asked for by a later call, but for what became an input.
 
     Parameters
     ----------
@@ -187,15 +226,9 @@ def _require_stateless(program: torch.export.ExportedProgram, same: set[str | No
             )
         readers = used.get(sources.get(spec.target, ""))
         if spec.kind is OutputKind.BUFFER_MUTATION and readers and spec.target not in same:
-            if any("batch_norm" in str(reader.target) for reader in readers):
-                raise ModelError(
-                    "the program was exported in training mode; call model.eval() before "
-                    "torch.export.export",
-                    value=spec.target,
-                )
             raise ModelError(
-                f"the model changes its buffer '{spec.target}' and its results depend on it: a "
-                "compiled model keeps nothing between calls; take it as an input and give it back",
+                f"the model changes its buffer '{spec.target}' and its results depend on it, in a "
+                "way that cannot be followed; take it as an input and give it back",
                 value=spec.target,
             )
 

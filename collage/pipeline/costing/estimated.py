@@ -65,7 +65,7 @@ class EstimatedCosting(Costing):
                 value=max_error,
             )
         if inputs is not None:
-            given_arrays(imported.inputs, inputs)
+            given_arrays(imported.inputs, inputs, imported.ranges)
         return EstimatedComparison(
             imported.mod,
             imported.graph,

@@ -137,7 +137,7 @@ class MeasuredCosting(Costing):
         """
         assert self._model is not None, "not opened yet"
         form = fewest_digits(self._session.targets)
-        given = None if inputs is None else given_arrays(imported.inputs, inputs)
+        given = None if inputs is None else given_arrays(imported.inputs, inputs, imported.ranges)
 
         def samples() -> Sequence[Sample]:
             found = samples_of(*(imported.mod, imported.inputs, given, seed, form, imported.ranges))

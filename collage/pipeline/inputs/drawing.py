@@ -44,6 +44,9 @@ class Draw:
         the frequency, not like noise.
     whole : bool
         Whether integers that select nothing, masks among them, are all 1.
+    begins : bool
+        Whether what the model keeps is as before the first call; else that is so of what does not
+        begin as zeros of floats.
 
     Examples
     --------
@@ -54,11 +57,13 @@ class Draw:
     scale: float = 1.0
     smooth: bool = False
     whole: bool = False
+    begins: bool = False
 
     def __str__(self) -> str:
         kind = "photograph-like noise" if self.smooth else "noise"
         masks = ", masks of ones" if self.whole else ""
-        return f"{kind} of deviation {self.scale:g}{masks}"
+        state = ", states as they begin" if self.begins else ""
+        return f"{kind} of deviation {self.scale:g}{masks}{state}"
 
 
 PLAIN = Draw()
@@ -109,6 +114,9 @@ def draw_inputs(
 def _array(info: TensorInfo, bound: int | None, like: Range, seed: int, draw: Draw) -> NDArray[Any]:
     rng = np.random.default_rng(seed)
     dtype = np.dtype(info.dtype)
+    begin = like.initial
+    if begin is not None and (draw.begins or dtype.kind in "biu" or bool(np.any(begin))):
+        return begin.copy()
     if dtype.kind in "biu":
         if bound is None and draw.whole:
             return np.ones(info.shape, dtype)
@@ -175,7 +183,8 @@ def drawn_sample(
 
     first = best = tried(PLAIN)
     chosen = PLAIN
-    for draw in _others(first, inputs):
+    states = any(one.initial is not None for one in ranges)
+    for draw in [*[Draw(begins=True)] * states, *_others(first, inputs)]:
         if _is_steady(best) or time.monotonic() - begin > _LIMIT_SEC:
             break
         sample = tried(draw)

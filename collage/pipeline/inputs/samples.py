@@ -144,7 +144,9 @@ def samples_of(
     return Samples(samples, tuple(text for texts in said for text in texts))
 
 
-def given_arrays(inputs: Sequence[TensorInfo], given: Inputs) -> list[list[NDArray[Any]]]:
+def given_arrays(
+    inputs: Sequence[TensorInfo], given: Inputs, ranges: Sequence[Range] = ()
+) -> list[list[NDArray[Any]]]:
     """The user's arrays in the order of the model's inputs, checked.
 
     Parameters
@@ -152,7 +154,9 @@ def given_arrays(inputs: Sequence[TensorInfo], given: Inputs) -> list[list[NDArr
     inputs : sequence of TensorInfo
         What the model takes.
     given : mapping or sequence of mapping
-        Arrays by input name.
+        Arrays by input name. What the model keeps from call to call may be left out.
+    ranges : sequence of Range, optional
+        Say what it holds at first.
 
     Returns
     -------
@@ -171,7 +175,9 @@ def given_arrays(inputs: Sequence[TensorInfo], given: Inputs) -> list[list[NDArr
         ...
     collage.backends.contract.errors.InputError: ...
     """
-    return [_ordered(inputs, sample) for sample in listed(given)]
+    pairs = zip(inputs, ranges, strict=False)
+    begin = {info.name: like.initial for info, like in pairs if like.initial is not None}
+    return [_ordered(inputs, {**begin, **sample}) for sample in listed(given)]
 
 
 def listed(given: Inputs) -> list[Mapping[str, Any]]:

@@ -8,10 +8,12 @@ norm sees what it expects.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import tvm
+from numpy.typing import NDArray
 from tvm import ir, relax
 
 from collage.backends.relax.constant_data import constant_data
@@ -39,6 +41,8 @@ class Range:
     ----------
     mean, deviation : float
         Of its elements.
+    initial : ndarray or None
+        Of what the model keeps from call to call, what it holds before the first one.
 
     Examples
     --------
@@ -48,6 +52,7 @@ class Range:
 
     mean: float = 0.0
     deviation: float = 1.0
+    initial: NDArray[Any] | None = field(default=None, compare=False, repr=False)
 
 
 def working_ranges(mod: tvm.IRModule) -> tuple[Range, ...]:

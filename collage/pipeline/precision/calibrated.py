@@ -62,7 +62,7 @@ def calibrated(
     samples = (
         [imported.random_inputs(seed + number) for number in range(_DRAWN)]
         if inputs is None
-        else given_arrays(imported.inputs, inputs)
+        else given_arrays(imported.inputs, inputs, imported.ranges)
     )
     # Two products that are added up in 16 bits have to fit into them.
     most = MOST if sums_bytes_in_32_bits() else MOST_IN_PAIRS

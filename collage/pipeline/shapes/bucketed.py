@@ -18,6 +18,7 @@ from collage.importers import ImportedModel, load_model
 from collage.pipeline.imported import Imported, prepare
 from collage.pipeline.shapes.buckets import Bucket, Buckets
 from collage.pipeline.shapes.padding import PaddedAxes, padded_axes
+from collage.state import with_names
 
 MOST_SIZES = 64
 """Shapes between buckets for which padding is proven: each takes an import of the model."""
@@ -63,9 +64,11 @@ class Bucketed:
     def entry(self) -> FunctionEntry:
         """As a bundle's manifest lists it."""
         if self.course is not None:
-            whole = Variant(self.name, self.course.inputs, self.course.outputs)
-            rows = tuple(Rows(*counted) for counted in self.course.counts)
             signature = self.course.signature
+            state = signature.state if signature is not None else ()
+            inputs = with_names(self.course.inputs, state)
+            whole = Variant(self.name, inputs, self.course.outputs)
+            rows = tuple(Rows(*counted) for counted in self.course.counts)
             return FunctionEntry(self.name, (whole,), signature=signature, rows=rows)
         variants = tuple(Variant(v.function, v.inputs, v.outputs) for v in self.variants)
         last = self.variants[-1]

@@ -7,6 +7,7 @@ take the program apart where bodies are nested.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,6 +64,25 @@ def hoisted(program: ExportedProgram) -> ExportedProgram:
         constants=constants,
         verifiers=program.verifiers,
     )
+
+
+def functional(program: ExportedProgram) -> ExportedProgram:
+    """A program of its own that writes into nothing, no body of which holds a tensor.
+
+    Parameters
+    ----------
+    program : ExportedProgram
+        Not changed.
+
+    Returns
+    -------
+    ExportedProgram
+        What was written stands among its outputs.
+    """
+    with warnings.catch_warnings():
+        # PyTorch 2.13 warns of itself as it copies a program.
+        warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
+        return hoisted(program).run_decompositions({})
 
 
 def _held(module: fx.GraphModule) -> list[fx.Node]:

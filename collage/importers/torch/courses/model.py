@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
@@ -27,13 +24,14 @@ from collage.importers.courses.values import Value
 from collage.importers.courses.whole import whole_model
 from collage.importers.torch.courses.cutter import Cutter
 from collage.importers.torch.courses.guessing import Known
-from collage.importers.torch.courses.hoisting import hoisted
+from collage.importers.torch.courses.hoisting import functional
 from collage.importers.torch.courses.parts import Importing, Parts
 from collage.importers.torch.courses.writer import Fakes, Writer
 from collage.importers.torch.courses.written import Written, has_bodies, is_cut
-from collage.importers.torch.nodes import type_name
+from collage.importers.torch.nodes import as_array, type_name
 from collage.importers.torch.operators.errors import RefusedError
 from collage.importers.torch.structure import keep_tensors, signature_of
+from collage.state import StateTensor, kept_from_call_to_call
 from collage.structure import Signature
 from collage.tensor_info import TensorInfo
 
@@ -78,13 +76,15 @@ def has_control_flow(program: ExportedProgram) -> bool:
 aten = torch.ops.aten
 
 
-def straightened(program: ExportedProgram) -> Straightened:
+def straightened(program: ExportedProgram, state: tuple[StateTensor, ...] = ()) -> Straightened:
     """A program without bodies, as far as it can be written without.
 
     Parameters
     ----------
     program : ExportedProgram
         With control flow; not changed.
+    state : tuple of StateTensor
+        What it keeps.
 
     Returns
     -------
@@ -105,11 +105,11 @@ def straightened(program: ExportedProgram) -> Straightened:
     >>> found.is_straight
     True
     """
-    program = hoisted(program).run_decompositions({})
+    program = functional(program)
     for spec in program.graph_signature.output_specs:
         if isinstance(spec.arg, _NUMBERS) and spec.kind is OutputKind.USER_OUTPUT:
             spec.arg = TensorArgument(spec.arg.name)
-    signature = signature_of(program)
+    signature = signature_of(program, state)
     keep_tensors(program)
     writer = Writer(Fakes())
     weights = _weights(program)
@@ -179,7 +179,7 @@ def import_course(straight: Straightened, name: str, importing: Importing) -> Im
     values = {node.name: _described(node) for node in placeholders}
     parts = Parts(weights, values, straight.fakes, importing)
     region = Cutter(parts, values).cut(straight.graph, [node.name for node in placeholders], "main")
-    known = {key: _as_array(weights[key]) for key in region.used() if key in weights}
+    known = {key: as_array(weights[key]) for key in region.used() if key in weights}
     inputs = [
         TensorInfo(values[node.name].shape, values[node.name].dtype, node.name)
         for node in placeholders
@@ -192,7 +192,12 @@ def import_course(straight: Straightened, name: str, importing: Importing) -> Im
             strict=True,
         )
     )
-    return whole_model(*(name, inputs, results, region, parts, known), signature=straight.signature)
+    state = straight.signature.state
+    return whole_model(
+        *(name, inputs, results, region, parts, known),
+        signature=straight.signature,
+        remarks=[kept_from_call_to_call(state)] if state else [],
+    )
 
 
 def _described(node: fx.Node) -> Value:
@@ -208,10 +213,3 @@ def _weights(program: ExportedProgram) -> dict[str, torch.Tensor]:
         for spec in program.graph_signature.input_specs
         if spec.kind in kinds
     }
-
-
-def _as_array(tensor: torch.Tensor) -> NDArray[Any]:
-    plain = tensor.detach().cpu().contiguous()
-    if plain.dtype == torch.bfloat16:
-        return np.asarray(plain.float().numpy(), ml_dtypes.bfloat16)
-    return np.asarray(plain.numpy())

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from collage.backends.contract.errors import InputError, ModelError
-from collage.importers.torch.exporting.attributes import stateless
+from collage.importers.torch.exporting.attributes import KeptTensorError, as_buffers, watched
 from collage.importers.torch.exporting.caches import gives_cache, plain_caches, without_cache
 from collage.importers.torch.exporting.derivatives import noticing, written_out
 from collage.importers.torch.exporting.eager import as_run_at_once
@@ -122,6 +123,11 @@ def export_module(
                 program = _exported(module, args, kwargs, dynamic_shapes, strict=strict)
             if not derivatives:
                 return ExportedModule(name, program, inspect.signature(module.forward))
+        except KeptTensorError as err:
+            if refused is not None:
+                break
+            refused = err
+            ways = [(False, partial(as_buffers, paths=err.paths))]
         except ModelError as err:
             refused = err
             break
@@ -164,11 +170,12 @@ def _exported(
 
     # What bodies of control flow were traced with before must not open their dimensions.
     fixed = torch._dynamo.config.patch(automatic_dynamic_shapes=False)
-    with _evaluating(module), torch.no_grad(), fixed, as_run_at_once(), stateless(module) as kept:
+    watching = watched(module, args, kwargs, strict=strict)
+    with _evaluating(module), torch.no_grad(), fixed, as_run_at_once(), watching as programs:
         program = torch.export.export(
             module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
         )
-        kept.append(program)
+        programs.append(program)
     return program
 
 
