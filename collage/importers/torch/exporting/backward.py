@@ -4,21 +4,81 @@ differentiate as they run."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
+from torch.utils._python_dispatch import _disable_current_modes
+
+from collage.importers.torch.exporting.along_axes import derivatives_along_axes
 
 _aten = torch.ops.aten
+
+
+_NEAREST = [
+    getattr(_aten, f"{name}{rank}d")
+    for name in ("upsample_nearest", "_upsample_nearest_exact")
+    for rank in (1, 2, 3)
+]
 
 
 def derivatives() -> dict[Any, Callable[..., Any]]:
     """What takes them apart, by operator."""
     return {
+        **derivatives_along_axes(),
+        **get_decompositions([_aten.native_batch_norm, _aten.native_batch_norm_backward]),
+        # Matrices of which there is no inverse give what they give.
+        _aten._linalg_check_errors.default: lambda *_, **__: None,
+        _aten._linalg_det.default: _determinant,
+        _aten._linalg_slogdet.default: _log_determinant,
+        _aten.adaptive_max_pool2d_backward.default: partial(_of_maxima, 2),
+        _aten.adaptive_max_pool3d_backward.default: partial(_of_maxima, 3),
+        **{one.default: partial(_nearest, one) for one in _NEAREST},
         _aten._cdist_backward.default: _of_distances,
         _aten.convolution_backward.default: _of_convolution,
         _aten.mish_backward.default: _of_mish,
         _aten.silu_backward.default: _of_silu,
     }
+
+
+def _determinant(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """With the factors that derivatives are made of: of the transposed matrix, as in PyTorch."""
+    turned = x.is_contiguous() and not x.is_complex()
+    lu, exchanged, _ = _aten.linalg_lu_factor_ex(x.mT if turned else x)
+    diagonal = lu.diagonal(dim1=-2, dim2=-1)
+    stays = exchanged == torch.arange(1, x.shape[-1] + 1, dtype=exchanged.dtype)
+    sign = torch.where(stays, 1.0, -1.0).to(x.dtype).prod(-1)
+    return diagonal.prod(-1) * sign, lu, exchanged
+
+
+def _log_determinant(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    found, lu, exchanged = _determinant(x)
+    logarithm = lu.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
+    return torch.sign(found), logarithm, lu, exchanged
+
+
+def _of_maxima(
+    rank: int, given: torch.Tensor, x: torch.Tensor, places: torch.Tensor
+) -> torch.Tensor:
+    flat = torch.zeros_like(x).flatten(-rank)
+    return flat.scatter_add(-1, places.flatten(-rank), given.flatten(-rank)).reshape(x.shape)
+
+
+def _nearest(
+    operator: Any, x: torch.Tensor, size: Sequence[int], *scales: float | None
+) -> torch.Tensor:
+    """Which elements are taken along each axis, PyTorch itself says."""
+    rank = len(size)
+    for axis, (before, after) in enumerate(zip(x.shape[2:], size, strict=True)):
+        with _disable_current_modes():
+            one = [after if place == axis else 1 for place in range(rank)]
+            alone = [scale if place == axis else None for place, scale in enumerate(scales)]
+            shape = [before if place == axis else 1 for place in range(rank)]
+            numbers = torch.arange(float(before)).reshape(1, 1, *shape)
+            places = operator.default(numbers, one, *alone).flatten().long()
+        x = x.index_select(2 + axis, places)
+    return x
 
 
 def _of_silu(given: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

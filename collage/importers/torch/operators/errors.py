@@ -26,6 +26,10 @@ _OWN = (
     "write it with PyTorch's operators, or register that as its CompositeImplicitAutograd"
 )
 SPARSE = "it holds a sparse tensor; give it dense (to_dense()), or add up rows (index_add)"
+_DERIVATIVE = (
+    "a derivative that is not known; write what is differentiated in other operators, or leave the "
+    "derivative out of the model"
+)
 _DROPS = (
     "it drops elements at random, as in training; call model.eval() before torch.export.export, "
     "and write F.dropout(x, p, training=self.training), which drops in every mode without"
@@ -55,6 +59,8 @@ def reason_of(node: fx.Node) -> str:
         return f"'{_written(node.target)}' {_OWN}"
     if _REASONS.get(name):
         return _REASONS[name]
+    if name.endswith("_backward"):
+        return _DERIVATIVE
     if "sparse" in name:
         return SPARSE
     if name.startswith(("linalg_", "_linalg_")):

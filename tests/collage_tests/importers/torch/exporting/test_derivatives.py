@@ -96,6 +96,66 @@ def test_derivatives_of_layers(case: str) -> None:
     _agree(Differentiating(function, make()), lambda: rows(*shape))
 
 
+def _positive(x: Any) -> Any:
+    return x @ x.mT + 3 * torch.eye(x.shape[-1])
+
+
+WINDOWS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
+    "means": (nn.AvgPool2d(2), (2, 3, 8, 6)),
+    "means that overlap": (nn.AvgPool2d((3, 2), 1, (1, 0), count_include_pad=False), (2, 3, 8, 6)),
+    "means up to the end": (nn.AvgPool2d(3, 2, 1, ceil_mode=True), (2, 3, 8, 6)),
+    "sums": (nn.AvgPool2d(2, divisor_override=3), (3, 8, 6)),
+    "means along an axis": (nn.AvgPool1d(3, 2, 1), (2, 3, 8)),
+    "means of volumes": (nn.AvgPool3d(2, 1), (2, 3, 4, 5, 3)),
+    "adaptive means": (nn.AdaptiveAvgPool2d((3, 4)), (2, 3, 8, 6)),
+    "adaptive means of volumes": (nn.AdaptiveAvgPool3d((3, 1, 2)), (2, 3, 4, 5, 3)),
+    "maxima": (nn.MaxPool2d(3, 2, 1), (2, 3, 8, 6)),
+    "adaptive maxima": (nn.AdaptiveMaxPool2d((3, 4)), (2, 3, 8, 6)),
+    "nearest": (nn.Upsample(scale_factor=2), (2, 3, 5, 4)),
+    "nearest, uneven": (nn.Upsample(scale_factor=1.7), (2, 3, 5, 4)),
+    "nearest along an axis": (nn.Upsample(7, mode="nearest-exact"), (2, 3, 5)),
+    "linear": (nn.Upsample(11, mode="linear"), (2, 3, 5)),
+    "bilinear": (nn.Upsample(scale_factor=1.7, mode="bilinear"), (2, 3, 5, 4)),
+    "bilinear with corners": (
+        nn.Upsample((7, 3), mode="bilinear", align_corners=True),
+        (2, 3, 5, 4),
+    ),
+    "trilinear": (nn.Upsample(scale_factor=2, mode="trilinear"), (2, 3, 2, 3, 4)),
+    "bicubic": (nn.Upsample((7, 9), mode="bicubic"), (2, 3, 5, 4)),
+    "instance norm": (nn.InstanceNorm2d(3, affine=True), (2, 3, 5, 4)),
+    "inverse": (lambda x: torch.linalg.inv(_positive(x)), (2, 3, 3)),
+    "solution": (lambda x: torch.linalg.solve(_positive(x), x), (2, 3, 3)),
+    "Cholesky": (lambda x: torch.linalg.cholesky(_positive(x)), (2, 4, 4)),
+    "determinant": (lambda x: torch.linalg.det(_positive(x)), (2, 4, 4)),
+    "determinant of one turned": (lambda x: torch.linalg.det(_positive(x.mT)[0].mT), (2, 4, 4)),
+    "its logarithm": (lambda x: torch.logdet(_positive(x)), (2, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("case", WINDOWS)
+def test_derivatives_of_windows_and_matrices(case: str) -> None:
+    torch.manual_seed(7)
+    operator, shape = WINDOWS[case]
+
+    def function(_layer: Any, x: Any) -> Any:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            weights = torch.arange(1.0, 1 + operator(x).numel()).reshape(operator(x).shape)
+            return torch.autograd.grad((operator(x) * weights.cos()).sum(), x)[0]
+
+    _agree(Differentiating(function), lambda: rows(*shape))
+
+
+def test_a_derivative_that_is_not_known_is_named() -> None:
+    places = torch.linspace(-1, 1, 18).reshape(1, 3, 3, 2)
+
+    def function(_layer: Any, x: Any) -> Any:
+        return func.grad(lambda y: F.grid_sample(y, places, align_corners=False).sum())(x)
+
+    with pytest.raises(ModelError, match="grid_sampler_2d_backward: a derivative that is not kno"):
+        load_model(Differentiating(function), example_inputs=(rows(1, 2, 4, 4),))
+
+
 def test_distances() -> None:
     def function(_layer: Any, x: Any) -> Any:
         return func.grad(lambda y: torch.cdist(y, x.flip(0) * 2, p=1).square().sum())(x)
