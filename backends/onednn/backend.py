@@ -27,7 +27,7 @@ from collage.backends.contract import (
 from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.backends.onednn.codegen import compile_functions, runtime_compilation
 from collage.backends.onednn.library import find_installation
-from collage.backends.onednn.options import BFLOAT16_FLAG, BYTES_FLAGS, OnednnOptions
+from collage.backends.onednn.options import BFLOAT16_FLAGS, BYTES_FLAGS, OnednnOptions
 from collage.backends.onednn.patterns import pattern_table
 from collage.backends.onednn.patterns.products import multiplies
 from collage.backends.relax.byte_products import accepts_bytes
@@ -67,8 +67,8 @@ class OnednnBackend(ExternalBackend, BundlesLibraries, HoldsMemory, JudgesRegion
             return Verdict.yes()
         if target.options.precision == "int8":
             return accepts_bytes(operators, bool(BYTES_FLAGS & cpu_flags_here()))
-        if BFLOAT16_FLAG not in cpu_flags_here():
-            return Verdict.no("this processor has no AMX for bfloat16")
+        if not BFLOAT16_FLAGS & cpu_flags_here():
+            return Verdict.no("this processor multiplies no bfloat16")
         if not any(map(multiplies, operators)):
             return Verdict.no("nothing in it is multiplied: float32 is computed the same way")
         return Verdict.yes()

@@ -11,9 +11,8 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 """What products are computed in; the first two in the order of ``Precision`` in
 ``templates/plan.h``, where bytes are operators of their own."""
 
-BFLOAT16_FLAG = "amx_bf16"
-"""The instruction set that is needed, as Linux names it: with AVX-512 BF16 alone oneDNN multiplies
-float32 tensors in float32 whatever it is allowed."""
+BFLOAT16_FLAGS = frozenset({"amx_bf16", "avx512_bf16"})
+"""Any of these multiplies bfloat16, as Linux names them."""
 
 BYTES_FLAGS = frozenset({"avx2", "avx512_vnni", "avx_vnni", "amx_int8"})
 """Any of these multiplies bytes."""
@@ -31,7 +30,7 @@ class OnednnOptions:
         ``plain`` keeps NCHW throughout.
     precision : str
         What convolutions and products of matrices multiply: ``float32``, or ``bfloat16``, to which
-        they round their operands where the processor has AMX for it;
+        they round their operands where the processor has AMX or AVX-512 BF16 for it;
         sums, and all that stands between them, keep all digits. With ``int8`` a search rounds
         operands to 256 steps, as it knows them from samples; all else is float32.
 

@@ -1,6 +1,7 @@
 // Layouts of tensors by their names: row-major, channels last, blocks of channels.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "storage.h"
@@ -53,6 +54,26 @@ inline desc same_layout(const desc& md, const dims& from, const dims& to) {
   for (size_t i = 0; i < known.size() && known.size() == wanted.size(); ++i)
     if (known[i] == md) return wanted[i];
   return row_major(to);
+}
+
+// The same layout for numbers of another type; gaps are closed.
+inline desc retyped(const desc& md, memory::data_type type) {
+  const dims extents = md.get_dims(), places = md.get_strides();
+  if (md.get_data_type() == type) return md;
+  const size_t rank = extents.size();
+  if (md.get_inner_nblks() > 0) {
+    for (tag t : {blocks_of_16(rank), blocks_of_8(rank)})
+      if (desc(extents, md.get_data_type(), t) == md) return desc(extents, type, t);
+    return row_major(extents, type);
+  }
+  std::vector<size_t> order(rank);
+  for (size_t i = 0; i < rank; ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t i, size_t j) { return places[i] > places[j]; });
+  dims strides(rank);
+  int64_t stride = 1;
+  for (size_t i = rank; i-- > 0; stride *= extents[order[i]]) strides[order[i]] = stride;
+  return desc(extents, type, strides);
 }
 
 }  // namespace collage_onednn

@@ -93,6 +93,18 @@ class Region {
   void apply(int64_t algorithm, float alpha, float beta, int src, int dst);
   void apply_rest(const Op& op, size_t fused, int value);
   void add_bias(int tensor, int value);
+  // operators/rounded.h
+  struct Types {  // of a product's operands and result
+    memory::data_type operands = memory::data_type::f32, result = memory::data_type::f32;
+    bool rounded() const { return operands == memory::data_type::bf16; }
+    memory::data_type of(memory::data_type exact) const { return rounded() ? operands : exact; }
+  };
+  bool is_rounded(int tensor) const;
+  bool multiplies_rounded() const;
+  bool rounds_pictures(const Op& op) const;
+  bool rounds_matrices(const Op& op) const;
+  bool only_multiplied(int tensor) const;
+  Types rounded_types(const Op& op, size_t fused) const;
   // operators/fused.h
   template <class Primitive>
   void conv(const Op& op, size_t at, dnnl::algorithm algorithm);

@@ -5,13 +5,6 @@
 
 namespace collage_onednn {
 
-// The layout of `md` for another element type; row-major where it has blocks.
-inline desc retyped(const desc& md, memory::data_type type) {
-  if (md.get_inner_nblks() == 0 && md.get_submemory_offset() == 0)
-    return desc(md.get_dims(), type, md.get_strides());
-  return row_major(md.get_dims(), type);
-}
-
 // A tensor of floats that the plan knows nothing of.
 inline int Region::fresh_tensor(const dims& d) {
   plan_.tensors.push_back({Source::computed, 0, 0, d});

@@ -6,7 +6,7 @@
 
 #include "../long_sums.h"
 #include "../scaled_weights.h"
-#include "post_ops.h"
+#include "rounded.h"
 
 namespace collage_onednn {
 
@@ -47,10 +47,11 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
       transposed && sums_in_blocks(tensor_dims(w), strides, tensor_dims(x)[1] / groups);
   const bool has_bias = op.inputs.size() > 2, biased = has_bias && !blocks;
   const dims& out = tensor_dims(op.outputs[0]);
-  const desc wd = any_layout(tensor_dims(w));
   const desc bd = biased ? row_major(tensor_dims(op.inputs[2])) : desc();
+  Types types;
   auto make = [&](const desc& src, const desc& dst, const dnnl::primitive_attr& attr) {
     auto kind = dnnl::prop_kind::forward_inference;
+    const desc wd = any_layout(tensor_dims(w), types.operands);
     return biased ? PD(engine_, kind, algorithm, src, wd, bd, dst, strides, dilations, before,
                        after, attr, true)
                   : PD(engine_, kind, algorithm, src, wd, dst, strides, dilations, before, after,
@@ -64,10 +65,10 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
     return !is_reference(name.c_str()) && name.find("gemm:") == std::string::npos;
   };
   auto in_bfloat16 = [&](const PD& pd) {
-    const std::string name = pd.impl_info_str();
-    return plan_.precision == Precision::bfloat16 &&
-           (name.find("amx") != std::string::npos || name.find("bf16") != std::string::npos);
+    return plan_.precision == Precision::bfloat16 && multiplies_bfloat16(pd.impl_info_str());
   };
+  auto given = [&](tag t) { return desc(tensor_dims(x), types.operands, t); };
+  auto made = [&](tag t) { return desc(out, types.result, t); };
   const bool exact = !transposed && plan_.layout == Layout::automatic &&
                      plan_.precision == Precision::float32 &&
                      sums_long(tensor_dims(w), out, strides);
@@ -75,29 +76,31 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
   auto choose = [&](const dnnl::primitive_attr& attr) {
     if (exact) {
       const tag t = blocks_of_16(rank);
-      PD blocked = make(with_tag(tensor_dims(x), t), with_tag(out, t), attr);
+      PD blocked = make(given(t), made(t), attr);
       if (good(blocked)) return blocked;
     }
     if (plan_.layout == Layout::blocked || plan_.layout == Layout::nhwc) {
       tag t = plan_.layout == Layout::nhwc ? channels_last(rank) : blocks_of_16(rank);
-      PD forced = make(with_tag(tensor_dims(x), t), with_tag(out, t), attr);
+      PD forced = make(given(t), made(t), attr);
       if (good(forced)) return forced;
     } else if (plan_.layout == Layout::plain) {
-      PD forced = make(row_major(tensor_dims(x)), row_major(out), attr);
+      PD forced = make(row_major(tensor_dims(x), types.operands), row_major(out, types.result),
+                       attr);
       if (forced.get(true) && !is_reference(forced.impl_info_str())) return forced;
     }
-    PD best = make(any_layout(tensor_dims(x)), any_layout(out), attr);
+    PD best = make(given(tag::any), made(tag::any), attr);
     // There are kernels for plain NCHW, but with more than a picture's channels they are slow.
     bool slow_here = md_of(x) == row_major(tensor_dims(x)) && tensor_dims(x)[1] > 4;
-    if (best.get(true) && best.src_desc() != md_of(x) && !slow_here) {
-      PD here = make(md_of(x), any_layout(out), attr);
+    const desc where = retyped(md_of(x), types.operands);
+    if (best.get(true) && best.src_desc() != where && !slow_here) {
+      PD here = make(where, made(tag::any), attr);
       // Kernels for bfloat16 want pictures channels last; to have one is worth a copy.
       if (good(here) && (in_bfloat16(here) || !in_bfloat16(best))) return here;
     }
     if (!good(best)) {
       // Grouped ones of odd width: oneDNN offers a product per group before its NHWC kernel.
       tag t = channels_last(rank);
-      PD last = make(with_tag(tensor_dims(x), t), with_tag(out, t), attr);
+      PD last = make(given(t), made(t), attr);
       if (good(last)) return last;
     }
     return best;
@@ -108,7 +111,13 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
   };
   size_t fused = blocks ? 0 : worth_fusing(op);
   int sum_at = find_sum(op, fused);
-  PD pd = choose(attributes(op, fused, sum_at, true, nullptr));
+  PD pd;
+  if (!transposed && rounds_pictures(op)) {
+    types = rounded_types(op, fused);
+    pd = choose(attributes(op, fused, sum_at, true, nullptr));
+    if (!usable(pd) || !good(pd) || !in_bfloat16(pd)) types = Types();
+  }
+  if (!types.rounded()) pd = choose(attributes(op, fused, sum_at, true, nullptr));
   while (fused > 0 && !usable(pd)) {
     --fused;
     sum_at = find_sum(op, fused);
@@ -150,7 +159,7 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
     const PostOp& p = op.post_ops[i];
     if (p.is_binary && static_cast<int>(i) != sum_at && tensor_dims(p.tensor) == out)
       arguments.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1,
-                             in_layout(p.tensor, pd.dst_desc()));
+                             in_layout(p.tensor, retyped(pd.dst_desc(), tensor_type(p.tensor))));
   }
   emit(pd, Primitive(pd), arguments);
   if (has_bias && !biased) add_bias(op.inputs[2], dst);
@@ -183,33 +192,51 @@ inline void Region::matmul(const Op& op, size_t at) {
   int64_t stride = 1;
   for (size_t i = out.size(); i-- > 0; stride *= ordered[i])
     strides[static_cast<size_t>(op.ints[i])] = stride;
-  const desc dst_md(out, memory::data_type::f32, strides);
+  Types types;
   // Rows or columns without gaps can be read as they are; anything else is copied first.
   auto readable = [&](int tensor) {
     const desc md = md_of(tensor);
     size_t rank = tensor_dims(tensor).size();
     dims s = md.get_strides();
     bool strided = md.get_inner_nblks() == 0 && md.get_submemory_offset() == 0;
-    if (strided && rank >= 2 && (s[rank - 1] == 1 || s[rank - 2] == 1)) return value_of(tensor);
-    return plain(tensor);
+    const bool lies = strided && rank >= 2 && (s[rank - 1] == 1 || s[rank - 2] == 1);
+    return retyped(lies ? md : tensor_md(tensor), types.of(tensor_type(tensor)));
+  };
+  auto read = [&](int tensor) {
+    const desc md = readable(tensor);
+    return md == tensor_md(tensor) ? plain(tensor) : in_layout(tensor, md);
   };
   const bool in_floats = of_bytes && !in_bytes;
-  const int src = in_floats ? floats_of_bytes(op) : readable(a);
   const bool packed = is_constant(b) && !in_floats;
-  const int weights = in_floats ? floats_of_weights(op) : packed ? value_of(b) : readable(b);
-  const desc wd =
-      packed ? desc(tensor_dims(b), tensor_type(b), tag::any) : storage_.md(weights);
+  desc ad, wd;
+  auto describe = [&] {
+    ad = readable(a);
+    wd = packed ? desc(tensor_dims(b), types.of(tensor_type(b)), tag::any) : readable(b);
+  };
+  describe();
   const desc bd = biased ? row_major(tensor_dims(op.inputs[fixed])) : desc();
   auto make = [&](dnnl::primitive_attr attr) {
+    const desc dst_md(out, types.result, strides);
     if (in_bytes) {
       attr.set_scales_mask(DNNL_ARG_SRC, 0);
       attr.set_scales_mask(DNNL_ARG_WEIGHTS, 1 << 1);
       attr.set_zero_points_mask(DNNL_ARG_SRC, 0);
     }
-    return biased ? PD(engine_, storage_.md(src), wd, bd, dst_md, attr, true)
-                  : PD(engine_, storage_.md(src), wd, dst_md, attr, true);
+    return biased ? PD(engine_, ad, wd, bd, dst_md, attr, true)
+                  : PD(engine_, ad, wd, dst_md, attr, true);
   };
   size_t fused = worth_fusing(op);
+  if (rounds_matrices(op)) {
+    types = rounded_types(op, fused);
+    describe();
+    const PD pd = make(attributes(op, fused, find_sum(op, fused), false, nullptr));
+    if (!pd.get(true) || !multiplies_bfloat16(pd.impl_info_str())) types = Types();
+    describe();
+  }
+  const int src = in_floats ? floats_of_bytes(op) : read(a);
+  const int weights = in_floats ? floats_of_weights(op) : packed ? value_of(b) : read(b);
+  if (in_floats) ad = storage_.md(src), wd = storage_.md(weights);
+  const desc dst_md(out, types.result, strides);
   int sum_at = find_sum(op, fused);
   int dst = -1;
   if (sum_at >= 0) {
