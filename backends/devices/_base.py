@@ -66,6 +66,17 @@ class DeviceKind(ABC):
     links_kernels: ClassVar[bool] = False
     reads_mapped: ClassVar[bool] = False
 
+    @property
+    def niceness(self) -> int:
+        """By how much those leave the cores to others who compile or tune what nobody waits for.
+
+        What is waited for is whatever process times candidates, and whoever compiles the first
+        whole model: as many compilers as there are cores, of this search and of others on the same
+        machine, would make it take several times as long. Where what is timed takes the cores,
+        nothing else runs meanwhile.
+        """
+        return 10 if self.compiles_beside else 0
+
     def __repr__(self) -> str:
         return self.name
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from collage.backends.contract import BackendTarget, BuildContext, Precompiles, members_of
 from collage.backends.contract.errors import CollageError, CompileError
+from collage.backends.devices import device_of
 from collage.backends.toolchain.children.child_process import ChildProcess
 from collage.backends.toolchain.compiling import Compilation
 from collage.cost.deadline import NEVER, Deadline
@@ -40,6 +41,8 @@ class Prefetch:
         self._lock = threading.Lock()
         self._closed = False
         self._running: set[ChildProcess] = set()
+        kinds = {device_of(target.device) for target in targets}
+        self._niceness = min((kind.niceness for kind in kinds), default=0)
         self._pool = ThreadPoolExecutor(available_cores(), thread_name_prefix="collage-prefetch")
         self._futures: list[Future[Path]] = [
             self._pool.submit(compilation.run, self._compile)
@@ -80,7 +83,7 @@ class Prefetch:
         with self._lock:
             if self._closed:
                 raise CompileError("it is no longer needed", value=command[0])
-            process = ChildProcess(command)
+            process = ChildProcess(command, niceness=self._niceness)
             self._running.add(process)
         with process:
             status = process.wait()

@@ -28,10 +28,6 @@ from collage.cost.processes.described import TargetMessage, WorkloadMessage
 from collage.cost.processes.messages import Build, Built, Failure
 from collage.cost.processes.worker_pool import WorkerPool
 
-_NICENESS = 10
-"""Where candidates are built while others are timed and whole models are compiled: those are waited
-for, and as many builders as there are cores would make them take several times as long."""
-
 
 class LocalBuilder(Builder):
     """Compiles in parallel worker processes; use as a context manager.
@@ -87,7 +83,7 @@ class LocalBuilder(Builder):
             timeout_sec=policy.build_timeout_sec(config),
             memory_limit_bytes=config.memory_limit_bytes,
             deadline=deadline,
-            niceness=_NICENESS if policy.kind.compiles_beside else 0,
+            niceness=policy.kind.niceness,
         )
 
     def close(self) -> None:

@@ -127,6 +127,7 @@ class Tuning:
                 plugins_for([target]),
                 memory_limit_bytes=self._config.memory_limit_bytes,
                 policy=self._policy,
+                niceness=self._policy.kind.niceness,
             )
             self._workers.add(worker)
         request = Tune(

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from tvm.relax import op
 
 from benchmarks.gpu import table
 from benchmarks.gpu.cases.float64 import widened
+from benchmarks.gpu.engines.collage_engine import told_where_it_is
 from benchmarks.gpu.rows import Row, timed
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -242,3 +244,13 @@ def test_saved_networks_are_the_same_everywhere(name: str, tmp_path: Path) -> No
     other = networks.NETWORKS[name].inputs(2, torch.Generator().manual_seed(4))
     assert np.abs(module(*other).detach().numpy() - expected).max() > 0.01 * np.abs(expected).max()
     assert half_input.shape == inputs[0].shape
+
+
+def test_a_late_search_says_where_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+    with told_where_it_is(0.05):
+        time.sleep(0.3)
+    with told_where_it_is(60.0):
+        pass
+    told = capfd.readouterr().out.splitlines()
+    assert len(told) == 1 and "late, at" in told[0]
+    assert "test_a_late_search_says_where_it_is" in told[0]

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
+import threading
 import time
+import traceback
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +21,8 @@ from benchmarks.gpu import networks
 from benchmarks.gpu.engines.base import Array, Engine, Job, Session
 
 CHOSEN = "collage"
+
+_FRAMES, _AGAIN_SEC = 10, 5.0
 
 
 class CollageEngine(Engine):
@@ -48,7 +56,8 @@ class CollageEngine(Engine):
         figures = {"bundles": bundles, "failures": failures, "export_sec": export_sec}
         begin = time.perf_counter()
         stages = Stages()
-        result, reason = _optimize(program, "search", options, stages)
+        with told_where_it_is(1.1 * (options["time_budget_sec"] or math.inf)):
+            result, reason = _optimize(program, "search", options, stages)
         figures["prepare_sec"] = time.perf_counter() - begin
         figures["stages_sec"] = stages.began_sec
         if result is None:
@@ -81,6 +90,30 @@ class Stages:
         self.began_sec.setdefault(event.stage, round(now_sec, 1))
         progress = f"{event.stage} {event.done}/{event.total} {event.message}"
         print(f"[{now_sec:.1f} s] {progress}", flush=True)
+
+
+@contextmanager
+def told_where_it_is(after_sec: float) -> Iterator[None]:
+    """Show again and again where this thread is once that has taken longer: the last words of a
+    search that is ended for being late."""
+    thread, over = threading.get_ident(), threading.Event()
+
+    def tell() -> None:
+        began = time.perf_counter()
+        late = not over.wait(min(after_sec, threading.TIMEOUT_MAX))
+        while late:
+            frames = traceback.extract_stack(sys._current_frames()[thread])[-_FRAMES:]
+            places = " > ".join(f"{Path(f.filename).stem}.{f.name}:{f.lineno}" for f in frames)
+            print(f"[{time.perf_counter() - began:.1f} s] late, at {places}", flush=True)
+            late = not over.wait(_AGAIN_SEC)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
 
 
 def _optimize(

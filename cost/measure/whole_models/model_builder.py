@@ -178,6 +178,8 @@ def compile_models(
             timeout_sec=_PATIENCE * policy.build_timeout_sec(config),
             memory_limit_bytes=_MEMORY * config.memory_limit_bytes,
             deadline=deadline,
+            # A single one is the first that will run; of several none is waited for alone.
+            niceness=policy.kind.niceness if len(jobs) > 1 else 0,
         )
         with pool, contextlib.suppress(OutOfTimeError):
             pool.ask(len(jobs), request, Compiled, take)

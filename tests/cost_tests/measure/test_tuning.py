@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,6 +113,16 @@ def test_all_are_tuned_in_one_process_while_others_are_built(
     assert not set(pids(context, "tuned")) & set(pids(context, "built"))
     (told,) = search.said("tune")
     assert told.message == "toy_tunable chooses kernels for 3 candidates"
+
+
+@pytest.mark.parametrize("policy", [CUDA_POLICY, CPU_POLICY])
+def test_who_tunes_and_builds_leaves_the_cores_to_those_that_are_waited_for(
+    context: BuildContext, policy: DevicePolicy
+) -> None:
+    Search(context, policy).measure([(workload(n, 10), tunable()) for n in range(1, 3)])
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    beside = min(19, own + (10 if policy is CUDA_POLICY else 0))
+    assert {f["result"]["nice"] for f in findings(context)} == {beside}
 
 
 def test_what_is_chosen_for_is_built_while_others_are_tuned(context: BuildContext) -> None:
