@@ -7,10 +7,12 @@ model whenever PyTorch takes a program apart. So a model gives plain dicts while
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from typing import Any
 
 from collage.importers.torch.exporting.forward import replaced_forward
@@ -43,6 +45,25 @@ def plain_caches(module: Any) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def plain_results(module: Any) -> Iterator[None]:
+    """A module that gives dicts in place of data classes, and afterwards as it was.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Of which PyTorch was not told how its results are taken apart.
+
+    Yields
+    ------
+    None
+        Meanwhile fields that are None are missing.
+    """
+    forward = module.forward
+    with replaced_forward(module, lambda *args, **kwargs: _plain(forward(*args, **kwargs), True)):
+        yield
+
+
 def _may_give_cache(module: Any) -> bool:
     """Whether it is one of transformers', or has one: with prompts that were learned there is a
     cache whatever the configuration says."""
@@ -51,20 +72,24 @@ def _may_give_cache(module: Any) -> bool:
     return any(hasattr(part, "config") for part in module.modules())
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, fields: bool = False) -> Any:
+    """What a model gives without caches; and without data classes, where these are fields, too."""
     caches = sys.modules.get("transformers.cache_utils")
     if caches is not None and isinstance(value, caches.EncoderDecoderCache):
-        return {name: _plain(getattr(value, name)) for name in _BOTH}
+        return {name: _plain(getattr(value, name), fields) for name in _BOTH}
     if caches is not None and isinstance(value, caches.Cache):
         pairs = [_tensors(layer) for layer in value.layers]
         if all(pair is not None for pair in pairs):
             keys, values = zip(*filter(None, pairs), strict=True)
             return {"key_cache": list(keys), "value_cache": list(values)}
     if type(value) in (tuple, list):
-        return type(value)(map(_plain, value))
+        return type(value)(_plain(each, fields) for each in value)
+    if fields and is_dataclass(value) and not isinstance(value, dict | type):
+        named = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {key: _plain(each, fields) for key, each in named.items() if each is not None}
     if not isinstance(value, dict):
         return value
-    found = {key: _plain(each) for key, each in value.items()}
+    found = {key: _plain(each, fields) for key, each in value.items()}
     # transformers' results are dicts, too, whose classes take fields by their names.
     return found if type(value) is dict else type(value)(**found)
 

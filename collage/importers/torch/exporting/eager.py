@@ -26,7 +26,26 @@ def as_run_at_once() -> Iterator[None]:
     with ExitStack() as stack:
         _exchange(stack, encoder, "forward", _with_zeros(encoder.forward))
         _exchange(stack, distribution, "_validate_args", False)
+        _exchange(stack, torch.nn.Module, "to", _as_it_is(torch.nn.Module.to))
         yield
+
+
+def _as_it_is(to: Callable[..., Any]) -> Callable[..., Any]:
+    """A module's ``to`` that does nothing where nothing changes: traced weights cannot be moved."""
+    import torch
+
+    @functools.wraps(to)
+    def moved(self: Any, *args: Any, **kwargs: Any) -> Any:
+        device, dtype, _, order = torch._C._nn._parse_to(*args, **kwargs)
+        tensors = [*self.parameters(), *self.buffers()]
+        changed = any(
+            (device is not None and tensor.device != torch.device(device))
+            or (dtype is not None and tensor.is_floating_point() and tensor.dtype != dtype)
+            for tensor in tensors
+        )
+        return to(self, *args, **kwargs) if changed or order is not None else self
+
+    return moved
 
 
 def _exchange(stack: ExitStack, owner: Any, name: str, new: Any) -> None:

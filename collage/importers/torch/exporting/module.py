@@ -12,11 +12,16 @@ from typing import Any, TypeAlias
 
 from collage.backends.contract.errors import InputError, ModelError
 from collage.importers.torch.exporting.attributes import KeptTensorError, as_buffers, watched
-from collage.importers.torch.exporting.caches import gives_cache, plain_caches, without_cache
+from collage.importers.torch.exporting.caches import (
+    gives_cache,
+    plain_caches,
+    plain_results,
+    without_cache,
+)
 from collage.importers.torch.exporting.derivatives import noticing, written_out
 from collage.importers.torch.exporting.eager import as_run_at_once
 from collage.importers.torch.exporting.numbers import has_numbers, known_numbers
-from collage.importers.torch.exporting.reasons import reason_of_failure, scripted
+from collage.importers.torch.exporting.reasons import gives_unknown, reason_of_failure, scripted
 
 ExampleInputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """What a module is called with, by position or by name."""
@@ -132,6 +137,7 @@ def export_module(
             refused = err
             break
         except Exception as err:  # noqa: BLE001 - torch raises anything; the first says why
+            ways = [(False, plain_results)] * (failed is None and gives_unknown(err)) + ways
             failed = failed or err
         if derivatives:
             return _differentiated(module, args, kwargs, dynamic_shapes)

@@ -36,8 +36,9 @@ def reason_of_failure(error: Exception, parts: Mapping[str, Any]) -> str:
     str
         One line.
     """
-    found = _packed(error) or _undecided(error) or scripted(parts) or _nested(error)
-    return found or _untraced(error) or telling_line(error)
+    found = _packed(error) or _observing(parts) or _undecided(error) or scripted(parts)
+    found = found or _nested(error) or _unknown_kind(error) or _untraced(error)
+    return found or f"{telling_line(error)}{_place(error)}"
 
 
 def scripted(parts: Mapping[str, Any]) -> str | None:
@@ -79,6 +80,96 @@ def _undecided(error: Exception) -> str | None:
         'torch.cond or torch.where, or call torch.compile(model, backend="collage"), which '
         "compiles what lies before and behind it"
     )
+
+
+def _observing(parts: Mapping[str, Any]) -> str | None:
+    """What to do about parts that collect what a quantization needs; None without any."""
+    found = next((path for path, part in parts.items() if type(part).__name__ in _OBSERVERS), None)
+    return None if found is None else quantization_not_done(f"its part '{found}'")
+
+
+_OBSERVERS = frozenset(
+    [
+        *("FakeQuantize", "FusedMovingAvgObsFakeQuantize", "HistogramObserver", "MinMaxObserver"),
+        *("MovingAverageMinMaxObserver", "PerChannelMinMaxObserver"),
+        "MovingAveragePerChannelMinMaxObserver",
+    ]
+)
+"""Of PyTorch and torchao, which name them alike."""
+
+
+def quantization_not_done(which: str) -> str:
+    """What is said of a network that is prepared for a quantization.
+
+    Parameters
+    ----------
+    which : str
+        What was found in it.
+
+    Returns
+    -------
+    str
+        What to do.
+    """
+    return (
+        f"{which} is there to train or observe a quantization that is not done yet; convert the "
+        "network (convert_pt2e after prepare_qat_pt2e or prepare_pt2e), or give the network before "
+        "it was prepared"
+    )
+
+
+_UNKNOWN = re.compile(r"Found <class '([^']+)'> in (input|output)")
+
+
+def gives_unknown(error: Exception) -> bool:
+    """Whether a module gives something of a kind that PyTorch cannot take apart.
+
+    Parameters
+    ----------
+    error : Exception
+        That PyTorch raised.
+
+    Returns
+    -------
+    bool
+        False of what it takes.
+    """
+    found = _UNKNOWN.search(str(error))
+    return found is not None and found[2] == "output"
+
+
+def _unknown_kind(error: Exception) -> str | None:
+    """What may go in and come out; None where that is not what went wrong."""
+    found = _UNKNOWN.search(str(error))
+    if found is None:
+        return None
+    verb = "takes" if found[2] == "input" else "gives"
+    return (
+        f"it {verb} a {found[1].rpartition('.')[2]}; what goes in and comes out may be tensors, "
+        "None, numbers and text in tuples, lists and dicts, and in data classes that "
+        "torch.export.register_dataclass was told of"
+    )
+
+
+def _place(error: Exception) -> str:
+    """Where in the model's own code something failed."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not (frame.filename.startswith("<") or _OTHERS & set(Path(frame.filename).parts))
+    ]
+    if not frames:
+        return ""
+    left_out = (
+        "; while a model is traced it may not fill in inputs that are left out: give them all"
+        if "NoneType" in str(error)
+        else ""
+    )
+    return f", at {frames[-1].filename}:{frames[-1].lineno}{left_out}"
+
+
+_OTHERS = frozenset(["torch", "collage", "contextlib.py", "functools.py"])
+"""Folders and files of code that is nobody's model."""
 
 
 def _nested(error: Exception) -> str | None:

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from collage.importers.torch.exporting.reasons import quantization_not_done
+
 _ROWS = "the shape of its result depends on data"
 _FACTORS = "a decomposition of a matrix by a library that no backend has"
 _BINS = f"{_ROWS}, the largest value; torch.histc has as many bins as it is told"
@@ -30,6 +32,7 @@ _DERIVATIVE = (
     "a derivative that is not known; write what is differentiated in other operators, or leave the "
     "derivative out of the model"
 )
+_QUANTIZING = quantization_not_done("it")
 _DROPS = (
     "it drops elements at random, as in training; call model.eval() before torch.export.export, "
     "and write F.dropout(x, p, training=self.training), which drops in every mode without"
@@ -59,6 +62,8 @@ def reason_of(node: fx.Node) -> str:
         return f"'{_written(node.target)}' {_OWN}"
     if _REASONS.get(name):
         return _REASONS[name]
+    if "moving_avg_obs_fq_helper" in name:
+        return _QUANTIZING
     if name.endswith("_backward"):
         return _DERIVATIVE
     if "sparse" in name:

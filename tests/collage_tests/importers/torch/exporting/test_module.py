@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -84,6 +86,69 @@ def test_distributions_do_not_look_at_their_parameters(monkeypatch: pytest.Monke
 
     _agree(Function(function), lambda: (rows(3, 4),))
     assert torch.distributions.Distribution._validate_args
+
+
+@dataclass
+class Scores:
+    """Results that PyTorch was not told of."""
+
+    best: Any
+    rest: list[Any]
+    none: Any = None
+
+
+def test_data_classes_come_out_as_dicts() -> None:
+    net = Function(lambda x: Scores(x + 1, [Scores(x * 2, [])]))
+    model = load_model(net, example_inputs=(rows(3),))
+    assert [info.name for info in model.outputs] == ["best", "rest.0.best"]
+    assert model.signature is not None
+    first, second = np.ones(3), np.zeros(3)
+    given = model.signature.returned([first, second])
+    assert given == {"best": first, "rest": [{"best": second, "rest": []}]}
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: {x + 1}, "it gives a set; what goes in and comes out may be tensors"),
+        (lambda x: (x, x.dtype), "it gives a dtype; what goes in and comes out may be tensors"),
+        (lambda x: x @ x, rf"\[2, 3.*, at {re.escape(__file__)}:[0-9]+$"),
+        (
+            lambda x: x * (None if torch.compiler.is_exporting() else x)[0],  # type: ignore[index]
+            r"'NoneType' .*, at .*:[0-9]+; while a model is traced .*: give them all",
+        ),
+    ],
+)
+def test_what_fails_in_a_model_is_told_with_its_place(
+    function: Callable[[Any], Any], message: str
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        load_model(Function(function), example_inputs=(rows(2, 3),))
+
+
+def test_moving_a_part_to_where_it_is_does_nothing() -> None:
+    layer = nn.Linear(3, 4)
+
+    def function(x: Any) -> Any:
+        return layer.to(x.dtype)(x)
+
+    net = Function(function)
+    net.layer = layer
+    _agree(net, lambda: (rows(2, 3),))
+
+
+def test_quantizations_that_are_not_done_are_refused() -> None:
+    from torch.ao import quantization
+
+    prepared = nn.Sequential(quantization.FakeQuantize(quantization.MovingAverageMinMaxObserver))
+    with pytest.raises(ModelError, match="its part '0' is there to train or observe a quantizat"):
+        load_model(prepared, example_inputs=(rows(2, 3),))
+    net = nn.Sequential(nn.Linear(3, 4)).train()
+    net.qconfig = quantization.get_default_qat_qconfig("x86")
+    quantization.prepare_qat(net, inplace=True)
+    net(rows(2, 3))
+    with pytest.raises(ModelError, match=r"fq_helper.*: it is there to train or observe"):
+        load_model(net, example_inputs=(rows(2, 3),))
 
 
 DRAWN: dict[str, Callable[[Any], Any]] = {
