@@ -111,6 +111,7 @@ def export_module(
     if reason := scripted({"": module}):
         raise ModelError(f"torch.export cannot export '{name}': {reason}", value=name)
     # Not before: this is imported with or without PyTorch.
+    from collage.importers.torch.exporting.finite import is_undecided, taken_for_finite
     from collage.importers.torch.exporting.packed import has_recurrent, padded_sequences
 
     args, kwargs = _call(module, example_inputs)
@@ -121,7 +122,12 @@ def export_module(
     ways += [(False, without_cache)] * gives_cache(module)
     ways += [(False, known_numbers)] * has_numbers(module)
     ways += [(False, padded_sequences)] * has_recurrent(module)
-    while ways:
+    finite: list[_Way] = [
+        (False, partial(taken_for_finite, changed=way)) for strict, way in ways if not strict
+    ]
+    while ways or (finite and is_undecided(failed)):
+        if not ways:
+            ways, finite = finite, []
         strict, changed = ways.pop(0)
         try:
             with noticing() as derivatives, changed(module):
