@@ -153,10 +153,15 @@ def _unknown_kind(error: Exception) -> str | None:
 
 def _place(error: Exception) -> str:
     """Where in the model's own code something failed."""
+    import torch
+
+    others = {Path(torch.__file__).parent, _OWN_PACKAGE}
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not (frame.filename.startswith("<") or _OTHERS & set(Path(frame.filename).parts))
+        if not others & set(Path(frame.filename).parents)
+        and Path(frame.filename).is_file()
+        and Path(frame.filename).name not in _BETWEEN
     ]
     if not frames:
         return ""
@@ -168,8 +173,9 @@ def _place(error: Exception) -> str:
     return f", at {frames[-1].filename}:{frames[-1].lineno}{left_out}"
 
 
-_OTHERS = frozenset(["torch", "collage", "contextlib.py", "functools.py"])
-"""Folders and files of code that is nobody's model."""
+_OWN_PACKAGE = Path(__file__).parents[3]
+_BETWEEN = frozenset(["contextlib.py", "functools.py"])
+"""Files of Python's own that lie between a model's frames."""
 
 
 def _nested(error: Exception) -> str | None:
