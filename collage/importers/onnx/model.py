@@ -21,7 +21,7 @@ from collage.importers.onnx.fold import attach_weights, detach_weights, fold, we
 from collage.importers.onnx.functions import expand_functions
 from collage.importers.onnx.known import fold_known
 from collage.importers.onnx.maps import with_numbers_for_labels, without_maps
-from collage.importers.onnx.narrow import widen_narrow
+from collage.importers.onnx.narrow import fill_in_sparse, widen_narrow
 from collage.importers.onnx.shapes import concretize, real_inputs
 from collage.importers.onnx.soundness import require_whole
 from collage.importers.onnx.straight import DataDecideError, flatten
@@ -120,7 +120,7 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     (TensorInfo(shape=(4, 8), dtype='float32', name='y'),)
     """
     require_whole(model)
-    model = widen_narrow(with_numbers_for_labels(without_maps(model)))
+    model = widen_narrow(with_numbers_for_labels(without_maps(fill_in_sparse(model))))
     try:
         return _import_straight(model, name, shapes, at_any_price=False)
     except DataDecideError as err:

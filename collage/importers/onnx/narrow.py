@@ -1,4 +1,4 @@
-"""Element types narrower than a byte, and floats of a byte: weights are stored in them.
+"""Weights that are stored otherwise than they are computed with: in few bits, or sparsely.
 
 Nothing computes with them. Whole numbers of 4 and 2 bits are kept in bytes, which hold the same
 values; weights in floats of 8 and 4 bits become what they are dequantized to.
@@ -44,6 +44,52 @@ _MOVES = frozenset(
 """Their results are of the type of their first operand."""
 
 _log = logging.getLogger(__name__)
+
+
+def fill_in_sparse(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model whose constants are stored with all of their elements.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        Is not changed; is what is returned where no constant is sparse.
+
+    Returns
+    -------
+    onnx.ModelProto
+        With zeros where nothing was stored.
+    """
+    if not any(_sparse(model)):
+        return model
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for stored in list(_sparse(changed)):
+        if isinstance(stored, onnx.GraphProto):
+            stored.initializer.extend(map(_dense, stored.sparse_initializer))
+            del stored.sparse_initializer[:]
+        else:
+            filled = helper.make_attribute("value", _dense(stored.sparse_tensor))
+            stored.CopyFrom(filled)
+    return changed
+
+
+def _sparse(model: onnx.ModelProto) -> Iterator[onnx.GraphProto | onnx.AttributeProto]:
+    """Graphs with such initializers, and attributes of such constants."""
+    graphs = list(_all_graphs(model.graph))
+    yield from (graph for graph in graphs if graph.sparse_initializer)
+    for node in (node for one in (*graphs, *model.functions) for node in one.node):
+        if node.op_type == "Constant":
+            yield from (a for a in node.attribute if a.HasField("sparse_tensor"))
+
+
+def _dense(tensor: onnx.SparseTensorProto) -> TensorProto:
+    values, places = (numpy_helper.to_array(one) for one in (tensor.values, tensor.indices))
+    filled = np.zeros(tuple(tensor.dims), values.dtype)
+    if places.ndim == 1:
+        filled.reshape(-1)[places] = values
+    else:
+        filled[tuple(places.T)] = values
+    return numpy_helper.from_array(filled, tensor.values.name)
 
 
 def widen_narrow(model: onnx.ModelProto) -> onnx.ModelProto:

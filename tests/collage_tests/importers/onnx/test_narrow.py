@@ -116,3 +116,30 @@ def test_what_is_given_in_4_bits_is_refused() -> None:
 
 def _opset_23(nodes: Sequence[NodeProto], x: Array, constants: dict[str, Any]) -> ModelProto:
     return model_of(nodes, {"x": x}, ["y"], constants, opset=23)
+
+
+@pytest.mark.parametrize("places", [[1, 5], [[0, 1], [1, 2]]], ids=["flat", "by axes"])
+@pytest.mark.parametrize("where", ["initializer", "constant", "body"])
+def test_sparse_weights_are_filled_in(places: Any, where: str) -> None:
+    x, values = fresh(4, 2), numpy_helper.from_array(fresh(2), "w")
+    stored = helper.make_sparse_tensor(values, numpy_helper.from_array(np.array(places)), [2, 3])
+    product = helper.make_node("MatMul", ["x", "w"], ["y"])
+    nodes, constants = [product], {}
+    if where == "constant":
+        nodes.insert(0, helper.make_node("Constant", [], ["w"], sparse_value=stored))
+    elif where == "body":
+        product.output[0] = "z"
+        result = helper.make_tensor_value_info("z", TensorProto.FLOAT, [4, 3])
+        bodies = [helper.make_graph([product], name, [], [result]) for name in ("a", "b")]
+        for body in bodies:
+            body.sparse_initializer.append(stored)
+        branches = {"then_branch": bodies[0], "else_branch": bodies[1]}
+        constants = {"yes": np.array(True)}
+        nodes = [helper.make_node("If", ["yes"], ["y"], **branches)]
+    model = model_of(nodes, {"x": x}, ["y"], constants)
+    if where == "initializer":
+        model.graph.sparse_initializer.append(stored)
+    dense = np.zeros((2, 3), np.float32)
+    dense[[0, 1], [1, 2]] = numpy_helper.to_array(values)
+    (found,) = by_importer(model, {"x": x})
+    np.testing.assert_allclose(found, x @ dense, rtol=1e-5, atol=1e-6)
