@@ -10,6 +10,7 @@ from pathlib import Path
 import onnx
 import onnx.version_converter
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
 from collage.backends.contract.errors import ModelError, telling_line
 from collage.importers._base import ChosenRows, FileImporter, ImportedModel, Shapes, from_module
@@ -21,7 +22,7 @@ from collage.importers.onnx.fold import attach_weights, detach_weights, fold, we
 from collage.importers.onnx.functions import expand_functions
 from collage.importers.onnx.known import fold_known
 from collage.importers.onnx.maps import with_numbers_for_labels, without_maps
-from collage.importers.onnx.narrow import fill_in_sparse, widen_narrow
+from collage.importers.onnx.narrow import fill_in_sparse, weights_of, widen_narrow
 from collage.importers.onnx.shapes import concretize, real_inputs
 from collage.importers.onnx.soundness import require_whole
 from collage.importers.onnx.straight import DataDecideError, flatten
@@ -71,6 +72,7 @@ class OnnxImporter(FileImporter):
         model = self._parse(path)
         assert model is not None
         try:
+            _load_linked(model, path)
             onnx.load_external_data_for_model(model, str(path.parent))
         except (OSError, ValueError, onnx.checker.ValidationError) as err:
             raise ModelError(
@@ -84,6 +86,29 @@ class OnnxImporter(FileImporter):
         except DecodeError:
             return None
         return model if model.ir_version > 0 and len(model.graph.output) > 0 else None
+
+
+def _load_linked(model: onnx.ModelProto, path: Path) -> None:
+    """Load weights whose files are links, as a cache of downloads has them, which onnx refuses.
+
+    What they lead to lies beside the model, or beside what the model's own name leads to: nothing
+    else on the machine can be read by a model that says so.
+    """
+    own = path.parent.resolve()
+    allowed = {own, path.resolve().parent}
+    for tensor in weights_of(model):
+        if not uses_external_data(tensor):
+            continue
+        place = next(one for one in tensor.external_data if one.key == "location")
+        named = path.parent / place.value
+        if not named.is_symlink() or Path(place.value).is_absolute():
+            continue
+        target = named.resolve()
+        if target.is_file() and (target.parent in allowed or own in target.parents):
+            place.value = target.name
+            load_external_data_for_tensor(tensor, str(target.parent))
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
 
 
 def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedModel:

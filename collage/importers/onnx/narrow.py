@@ -46,6 +46,24 @@ _MOVES = frozenset(
 _log = logging.getLogger(__name__)
 
 
+def weights_of(model: onnx.ModelProto) -> Iterator[TensorProto]:
+    """Every constant of a model, those of bodies among them.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        Its own tensors are given, to be changed by who likes.
+
+    Yields
+    ------
+    onnx.TensorProto
+        An initializer, or what a node ``Constant`` gives.
+    """
+    for graph in _all_graphs(model.graph):
+        for _, tensor in _constants(graph):
+            yield tensor
+
+
 def fill_in_sparse(model: onnx.ModelProto) -> onnx.ModelProto:
     """A model whose constants are stored with all of their elements.
 
