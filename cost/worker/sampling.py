@@ -40,7 +40,7 @@ class StoppingCriterion:
         This many are taken however long they last.
     target_spread : float
         They agree when half the distance of their 10th and 90th percentile is within this share of
-        their median.
+        their median; or when the median's standard error is, of twice as many samples.
     budget_sec : float
         The time for all of them.
     """
@@ -75,7 +75,12 @@ class StoppingCriterion:
 
     def _agree(self, samples: Sequence[float]) -> bool:
         cost = Cost.of_samples(samples)
-        return cost.spread_sec <= self.target_spread * cost.median_sec
+        allowed_sec = self.target_spread * cost.median_sec
+        # Of normal samples that half distance is 1.28 standard deviations, and the standard error
+        # of their median 1.25 of these over the root of their number.
+        error_sec = cost.spread_sec / math.sqrt(len(samples))
+        is_sure = len(samples) >= 2 * self.fewest_agreeing and error_sec <= allowed_sec
+        return cost.spread_sec <= allowed_sec or is_sure
 
 
 def take_samples(time_calls: TimeCalls, config: MeasureConfig) -> tuple[float, ...]:

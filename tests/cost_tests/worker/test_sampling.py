@@ -40,6 +40,22 @@ def test_a_noisy_candidate_gets_all_samples() -> None:
     assert len(take_samples(clock(lambda: next(noise), []), CONFIG)) == CONFIG.repeat
 
 
+def test_of_a_noisy_candidate_as_many_as_its_median_takes_to_be_sure() -> None:
+    criterion = StoppingCriterion(
+        most=400, fewest_agreeing=4, fewest_in_time=4, target_spread=0.02, budget_sec=1e9
+    )
+    random = np.random.default_rng(0)
+    counts, medians = [], []
+    for _ in range(300):
+        samples: list[float] = []
+        while not criterion.is_met(samples, 0.0):
+            samples.append(float(random.normal(1.0, 0.1)))
+        counts.append(len(samples))
+        medians.append(float(np.median(samples)))
+    assert 25 < np.median(counts) < 60, "a tenth of 1.25 over the root of 40 is 0.02"
+    assert np.std(medians) < 0.035 and abs(np.mean(medians) - 1.0) < 0.01
+
+
 def test_a_slow_candidate_costs_no_more_than_its_budget() -> None:
     noise: Iterator[float] = itertools.cycle([0.2, 0.3, 0.4])
     log: list[int] = []
