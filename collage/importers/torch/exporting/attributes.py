@@ -33,6 +33,22 @@ class KeptTensorError(ModelError):
         self.paths = tuple(paths)
 
 
+class OutsideTensorError(Exception):
+    """A module writes into a tensor that is neither a buffer nor an attribute of it.
+
+    Parameters
+    ----------
+    name : str
+        What PyTorch calls it.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"it writes into a tensor that is none of its buffers ('{name}'): one from outside, or "
+            "by its 'data'; keep it in a buffer (register_buffer)"
+        )
+
+
 @contextmanager
 def watched(
     module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, strict: bool
@@ -62,6 +78,8 @@ def watched(
         For a tensor that is read and then changed or replaced by another one.
     ModelError
         For a buffer that only a call makes.
+    OutsideTensorError
+        For what else is written.
 
     Warns
     -----
@@ -105,6 +123,10 @@ def watched(
     tensors += [name for name in written if _is_tensor(before.get(name))]
     if tensors:
         raise KeptTensorError(tensors)
+    if written:
+        # Objects of other kinds may hold what is a buffer, too, as caches do: only PyTorch's
+        # reading of the code tells.
+        raise OutsideTensorError(written[0])
     if changed and _second_call_differs(module, args, kwargs):
         warnings.warn(
             f"the model changes its attribute '{_attribute(changed[0])}' and a second call gives "

@@ -11,7 +11,12 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from collage.backends.contract.errors import InputError, ModelError
-from collage.importers.torch.exporting.attributes import KeptTensorError, as_buffers, watched
+from collage.importers.torch.exporting.attributes import (
+    KeptTensorError,
+    OutsideTensorError,
+    as_buffers,
+    watched,
+)
 from collage.importers.torch.exporting.caches import (
     gives_cache,
     plain_caches,
@@ -144,7 +149,7 @@ def export_module(
             break
         except Exception as err:  # noqa: BLE001 - torch raises anything; the first says why
             ways = [(False, plain_results)] * (failed is None and gives_unknown(err)) + ways
-            failed = failed or err
+            failed = err if isinstance(err, OutsideTensorError) else failed or err
         if derivatives:
             return _differentiated(module, args, kwargs, dynamic_shapes)
     failed = failed or refused

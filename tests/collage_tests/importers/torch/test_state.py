@@ -249,6 +249,30 @@ def test_attributes_that_change_no_result_are_not_warned_of() -> None:
         load_model(Attribute(0, noted), example_inputs=(rows(3),))
 
 
+class _Cache:
+    """As caches of transformers hold what a module has registered."""
+
+    def __init__(self, keys: Any) -> None:
+        self.keys = keys
+
+
+def test_buffers_that_another_object_holds_are_kept() -> None:
+    def function(net: Any, x: Any) -> Any:
+        net.cache.keys[:, 1:] = net.cache.keys[:, :-1].clone()
+        net.cache.keys[:, 0] = x
+        return net.cache.keys.sum(1)
+
+    net = Changing(function, keys=torch.zeros(2, 4, 3))
+    net.cache = _Cache(net.keys)
+    model = load_model(net, example_inputs=(rows(2, 3),))
+    assert [info.name for info in model.inputs][-1] == "keys"
+    mod, held, given = normalize(model.mod), np.zeros((2, 4, 3), np.float32), []
+    for _ in range(3):
+        given.append(rows(2, 3).numpy())
+        found, held = evaluate(mod, [given[-1], held])
+        np.testing.assert_allclose(found, np.sum(given, 0), rtol=1e-5, atol=1e-6)
+
+
 GLOBAL = torch.zeros(3)
 
 
@@ -271,7 +295,11 @@ REFUSED: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "grown": (_grown, torch.zeros(1, 3), r"makes float32\[2, 3\] of its buffer 'keys', which is"),
     "widened": (_widened, torch.zeros(1, 3), r"makes float64\[1, 3\] of its buffer 'keys'"),
     "late": (_late, None, "buffer 'keys' is None until a first call makes it"),
-    "global": (lambda _, x: GLOBAL.add_(x[0]) * 2, torch.zeros(1), "a tensor that is none of its"),
+    "global": (
+        lambda _, x: GLOBAL.add_(x[0]) * 2,
+        torch.zeros(1),
+        "it writes into a tensor that is none of its",
+    ),
 }
 
 
