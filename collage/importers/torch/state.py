@@ -161,7 +161,10 @@ def _written(node: fx.Node) -> Iterator[fx.Node]:
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:
         return
-    for argument, value in zip(schema.arguments, node.args, strict=False):
+    named = {argument.name: argument for argument in schema.arguments}
+    pairs = [*zip(schema.arguments, node.args, strict=False)]
+    pairs += [(named[name], value) for name, value in node.kwargs.items() if name in named]
+    for argument, value in pairs:
         if argument.alias_info is not None and argument.alias_info.is_write:
             yield from _nodes(value)
 
@@ -236,23 +239,26 @@ def _lifted(
     """A program of its own, changed here: in place of buffers inputs and outputs, the last ones."""
     graph, specs = program.graph, program.graph_signature
     inputs, buffers = _parted(specs.input_specs, _KEPT, kept)
-    (output,) = graph.find_nodes(op="output")
-    pairs = list(zip(output.args[0], specs.output_specs, strict=True))
     outputs, changes = _parted(specs.output_specs, _CHANGES, kept)
-    values = [value for value, spec in pairs if spec in outputs]
     placeholders = {node.name: node for node in graph.find_nodes(op="placeholder")}
     last = list(placeholders.values())[-1]
     taken, given = _tensors(inputs, (InputKind.USER_INPUT,)), _tensors(outputs, RESULTS)
-    tensors = {**program.constants, **program.state_dict}
     known = {spec.arg.name for spec in inputs if spec.kind is InputKind.USER_INPUT}
     known.update(signature_of(program).output_names())
+    for index, target in enumerate(kept):
+        last = _input_for(placeholders[buffers[target].arg.name], last, _INPUT.format(index))
+        inputs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(last.name), None))
+    # What is given may be what was kept, which is called otherwise by now.
+    (output,) = graph.find_nodes(op="output")
+    pairs = list(zip(output.args[0], specs.output_specs, strict=True))
+    values = [value for value, spec in pairs if spec in outputs]
+    for value, spec in zip(values, outputs, strict=True):
+        if isinstance(value, fx.Node):
+            spec.arg = TensorArgument(value.name)
+    tensors = {**program.constants, **program.state_dict}
     state = []
     for index, target in enumerate(kept):
-        old = placeholders[buffers[target].arg.name]
-        last = _input_for(old, last, _INPUT.format(index))
-        new = next(value for value, spec in pairs if spec is changes[target])
-        values.append(_as_real(new))
-        inputs.append(InputSpec(InputKind.USER_INPUT, TensorArgument(last.name), None))
+        values.append(_as_real(next(value for value, spec in pairs if spec is changes[target])))
         outputs.append(OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(values[-1].name), None))
         tensor = tensors[target]
         initial = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor

@@ -97,7 +97,7 @@ def watched(
             module.register_forward_pre_hook(lambda *_: before.update(_held(module))),
             module.register_forward_hook(lambda *_: after.update(_held(module))),
             module.register_forward_hook(lambda *_: made.extend(unmade - _unmade(module))),
-            module.register_forward_hook(_copy_inputs, with_kwargs=True),
+            *_with_own_memory(module),
         ]
     try:
         with warnings.catch_warnings():
@@ -136,15 +136,49 @@ def watched(
         )
 
 
-def _copy_inputs(module: Any, args: Any, kwargs: Any, _results: Any) -> None:
-    """PyTorch 2.14 takes no buffer that was assigned an input as it is."""
+def _with_own_memory(module: Any) -> list[Any]:
+    """Hooks that copy what is assigned to a buffer where it is an input, which PyTorch 2.14 does
+    not take, and what is given where it is a buffer that was assigned another tensor, into which
+    PyTorch writes at the end."""
     from torch.utils import _pytree
 
-    given = set(map(id, _pytree.tree_leaves((args, kwargs))))
-    for part in module.modules():
-        for name, held in part._buffers.items():
-            if held is not None and id(held) in given:
+    old: dict[tuple[Any, str], Any] = {}
+
+    def begin(*_: Any) -> None:
+        old.update({(part, name): held for part, name, held in _buffers(module)})
+
+    def end(_module: Any, args: Any, kwargs: Any, results: Any) -> Any:
+        given = set(map(id, _pytree.tree_leaves((args, kwargs))))
+        written = set()
+        for part, name, held in _buffers(module):
+            before = old.get((part, name))
+            if before is not None and before is not held:
+                written.add(_memory(before))
+            if id(held) in given:
                 setattr(part, name, held.clone())
+        if not written:
+            return results
+        return _pytree.tree_map(
+            lambda one: one.clone() if _is_tensor(one) and _memory(one) in written else one, results
+        )
+
+    return [
+        module.register_forward_pre_hook(begin),
+        module.register_forward_hook(end, with_kwargs=True),
+    ]
+
+
+def _buffers(module: Any) -> list[tuple[Any, str, Any]]:
+    return [
+        (part, name, held)
+        for part in module.modules()
+        for name, held in part._buffers.items()
+        if held is not None
+    ]
+
+
+def _memory(tensor: Any) -> int:
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _unmade_error(path: str) -> ModelError:

@@ -103,6 +103,24 @@ def _giving_itself(net: Any, calls: Any) -> Any:
     return {"calls": calls * net.calls}
 
 
+def _exchanging(net: Any, x: Any) -> Any:
+    first = net.first.clone()
+    net.first.copy_(net.second)
+    net.second.copy_(first + x)
+    return net.first - net.second
+
+
+def _delaying(net: Any, x: Any) -> Any:
+    before = net.last
+    net.last = x
+    return before
+
+
+def _into(net: Any, x: Any) -> Any:
+    torch.add(net.last, x, out=net.last)
+    return net.last * 2
+
+
 _CACHE = {"keys": torch.zeros(1, 6, 4), "values": torch.zeros(1, 6, 4)}
 _PLACE = torch.zeros(1, dtype=torch.int64)
 CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[int], tuple[Any, ...]]]] = {
@@ -116,6 +134,9 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[int], tuple
     "complex": (_turning, {"factor": torch.ones(4, dtype=torch.complex64)}, lambda _: (rows(4),)),
     "views": (_through_views, {"pair": torch.zeros(2, 4)}, lambda _: (rows(4),)),
     "infinite": (_largest, {"most": torch.full((4,), -torch.inf)}, lambda _: (rows(4),)),
+    "exchange": (_exchanging, {"first": rows(4), "second": rows(4)}, lambda _: (rows(4),)),
+    "delay": (_delaying, {"last": torch.zeros(4)}, lambda _: (rows(4),)),
+    "out": (_into, {"last": torch.zeros(4)}, lambda _: (rows(4),)),
     "named": (_giving_itself, {"calls": torch.zeros(())}, lambda _: (rows(4),)),
 }
 
