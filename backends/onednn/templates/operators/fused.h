@@ -225,6 +225,12 @@ inline void Region::matmul(const Op& op, size_t at) {
     return biased ? PD(engine_, ad, wd, bd, dst_md, attr, true)
                   : PD(engine_, ad, wd, dst_md, attr, true);
   };
+  // The reference alone writes some orders, as that with batches side by side: let who reads it copy.
+  const dims rows = row_major(out).get_strides();
+  if (strides != rows) {
+    const PD ordered = make(attributes(op, 0, -1, false, nullptr));
+    if (!ordered.get(true) || is_reference(ordered.impl_info_str())) strides = rows;
+  }
   size_t fused = worth_fusing(op);
   if (rounds_matrices(op)) {
     types = rounded_types(op, fused);
