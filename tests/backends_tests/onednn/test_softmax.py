@@ -25,6 +25,10 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Regions:
         f"rows_of_{count}": graph([(3, 5, count)], lambda _, x: op.nn.softmax(x, axis=2))
         for count in LENGTHS
     }
+    graphs |= {
+        f"logarithms_of_{count}": graph([(3, 5, count)], lambda _, x: op.nn.log_softmax(x, axis=2))
+        for count in LENGTHS
+    }
     graphs["turned"] = graph([(3, 5, 40)], _turned)
     graphs["middle"] = graph([(3, 40, 5)], lambda _, x: op.nn.softmax(x, axis=1))
     graphs["many"] = graph([(300, 197)], lambda _, x: op.nn.softmax(x))
@@ -57,6 +61,28 @@ def test_rows_of_every_length_to_their_last_digits(
     x = _drawn((3, 5, count), scale)
     (found,) = compiled.run(f"rows_of_{count}", [x])
     _require(found, x, 2)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("count", LENGTHS)
+def test_logarithms_to_their_last_digits(compiled: Regions, count: int, scale: float) -> None:
+    x = _drawn((3, 5, count), scale)
+    (found,) = compiled.run(f"logarithms_of_{count}", [x])
+    distance = x.astype(np.float64) - x.max(2, keepdims=True)
+    logarithm = np.log(np.exp(distance).sum(2, keepdims=True))
+    # Two subtractions, and the logarithm of a sum that is off by 1e-6 at most.
+    allowed = 2.0**-23 * (np.abs(distance) + logarithm) + 1e-6
+    assert (np.abs(found - (distance - logarithm)) <= allowed).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_logarithms_of_what_is_no_number(compiled: Regions, value: float) -> None:
+    x = _drawn((3, 5, 49))
+    x[1, 2, 48] = value
+    (found,) = compiled.run("logarithms_of_49", [x])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        wanted = np.log(_softmax(x, 2))
+    np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
 
 
 def test_rows_shared_by_threads(compiled: Regions) -> None:

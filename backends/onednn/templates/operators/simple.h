@@ -102,12 +102,12 @@ inline desc axis_last(const dims& d, size_t axis) {
   return desc(d, memory::data_type::f32, strides);
 }
 
-// Whether this was a softmax of numbers that lie side by side, in vectors of ours.
+// Whether this was a softmax, or its logarithm, of numbers that lie side by side, in vectors of ours.
 inline bool Region::rows_shared(const Op& op) {
 #ifdef COLLAGE_AVX512
   const size_t axis = static_cast<size_t>(op.ints[0]);
   const dims& shape = tensor_dims(op.inputs[0]);
-  if (op.ints[1] || shape[axis] == 1 || !has_isa(dnnl::cpu_isa::avx512_core)) return false;
+  if (shape[axis] == 1 || !has_isa(dnnl::cpu_isa::avx512_core)) return false;
   const int src = dense(op.inputs[0]);
   const desc md = storage_.md(src);
   if (md.get_inner_nblks() > 0 || md.get_strides()[axis] != 1) return false;
@@ -115,8 +115,11 @@ inline bool Region::rows_shared(const Op& op) {
   int64_t rows = 1;
   for (size_t i = 0; i < shape.size(); ++i)
     if (i != axis) rows *= shape[i];
-  emit_host({{0, src}, {0, dst}}, [rows, count = shape[axis]](const std::vector<void*>& data) {
-    softmax_of_rows(static_cast<const float*>(data[0]), static_cast<float*>(data[1]), rows, count);
+  const int64_t count = shape[axis];
+  const bool logarithm = op.ints[1] != 0;
+  emit_host({{0, src}, {0, dst}}, [rows, count, logarithm](const std::vector<void*>& data) {
+    softmax_of_rows(static_cast<const float*>(data[0]), static_cast<float*>(data[1]), rows, count,
+                    logarithm);
   });
   bind(op.outputs[0], dst);
   return true;
