@@ -179,3 +179,27 @@ def test_product_scaled_by_a_computed_scalar(scale: str, context: BuildContext) 
     factor = s * 0.25 if scale == "product" else s / 0.25
     wanted = (x.astype(np.int64) @ w).astype(np.float32) * factor
     tvm_cases.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize("shape, groups", [((1, 64, 999), 1), ((2, 12, 7, 19), 1), ((3, 8, 37), 1)])
+def test_rows_with_a_remainder(shape: tuple[int, ...], groups: int, context: BuildContext) -> None:
+    """Neighbours count as one axis, and no vector is cut by a predicate."""
+    rng = np.random.default_rng()
+    x, scale, shift = (
+        rng.standard_normal(s, dtype=np.float32) for s in (shape, shape[1:2], shape[1:2])
+    )
+
+    def body(emit: tvm_cases.Body, *args: relax.Expr) -> relax.Expr:
+        axes = list(range(2, len(shape)))
+        return emit(op.nn.group_norm(*args, groups, 1, axes, epsilon=1e-5))
+
+    mod = tvm_cases.partition(body, [x, scale, shift])
+    scheduled = tvm_cases.kernels(mod, context)
+    assert tvm_cases.families(scheduled) == ["rowwise"]
+    assert not any("T.where" in kernel.script() for kernel in scheduled.values())
+    (got,) = tvm_cases.run(mod, [x, scale, shift], context)
+    rows = x.reshape(shape[0], groups, -1).astype(np.float64)
+    normal = (rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + 1e-5)
+    wide = (1, -1, *(1 for _ in shape[2:]))
+    wanted = normal.reshape(shape) * scale.reshape(wide) + shift.reshape(wide)
+    tvm_cases.assert_close(got, wanted.astype(np.float32))

@@ -89,6 +89,33 @@ def is_contiguous(sch: s_tir.Schedule, block: Any, axis: Axis) -> bool:
     return 1 in strides and all(stride in (0, 1) for stride in strides)
 
 
+def neighbours(sch: s_tir.Schedule, block: Any, axes: list[Axis]) -> int:
+    """How many of a reduction's last axes lie one behind the other in all that it reads along them.
+
+    Parameters
+    ----------
+    sch : s_tir.Schedule
+        Of the kernel.
+    block : SBlockRV
+        The reduction.
+    axes : list of Axis
+        Of the block, the innermost last.
+
+    Returns
+    -------
+    int
+        At least one.
+    """
+    regions = sch.get(block).reads
+    count = 1
+    while count < len(axes) and axes[-count - 1].reduce:
+        outer, inner = axes[-count - 1], axes[-count]
+        if not all(mergeable(region, outer, inner) for region in regions):
+            break
+        count += 1
+    return count
+
+
 def finish_partial(sch: s_tir.Schedule, partial: Any, outer: int = 1) -> None:
     """Put a partial reduction's lanes innermost, vectorize them, and zero them first.
 

@@ -7,6 +7,7 @@ adding up in another order is not something LLVM may do by itself.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -25,7 +26,11 @@ from collage.backends.tvm.common.blocks import (
 from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.common.inlining import inline_stages, is_elementwise, reads_indices
 from collage.backends.tvm.common.machine import Machine
-from collage.backends.tvm.cpu.schedules.reduction import finish_partial, is_contiguous
+from collage.backends.tvm.cpu.schedules.reduction import (
+    finish_partial,
+    is_contiguous,
+    neighbours,
+)
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
@@ -122,15 +127,30 @@ def _split_reduction(
     """
     stmt = sch.get(block)
     widest = machine.lanes(str(stmt.reads[0].source.dtype))
-    fitting = [n for n in range(widest, 3, -1) if axes[-1].extent % n == 0]
-    if not fitting or axes[-1].extent < 2 * fitting[0]:
+    loops, extent = sch.get_loops(block), axes[-1].extent
+    if extent % widest:
+        # Neighbours that lie one behind the other are counted through as one: 8 by 999 by sixteens.
+        along = neighbours(sch, block, axes)
+        joined = math.prod(axis.extent for axis in axes[-along:])
+        if along > 1 and _fitting(joined, widest) > _fitting(extent, widest):
+            loops[-along:] = [sch.fuse(*loops[-along:])]
+            extent = joined
+    lanes = _fitting(extent, widest)
+    if not lanes or extent < 2 * lanes:
         return None
-    _, lane = sch.split(sch.get_loops(block)[-1], [None, fitting[0]])
+    _, lane = sch.split(loops[-1], [None, lanes])
     return sch.rfactor(lane, factor_axis=len(stmt.writes[0].source.shape))
+
+
+def _fitting(extent: int, widest: int) -> int:
+    """The most lanes, down to four, that divide an extent; 0 where none do."""
+    return next((n for n in range(widest, 3, -1) if extent % n == 0), 0)
 
 
 def _vectorize_row(sch: s_tir.Schedule, block: Any, machine: Machine) -> None:
     """Vectorize an elementwise stage's innermost loop inside of the row loop."""
     loops = sch.get_loops(block)[1:]
-    if loops and loop_extent(sch, loops[-1]) > 1:
-        vectorize(sch, loops[-1], machine.lanes(element_dtype(sch, block)))
+    lanes = machine.lanes(element_dtype(sch, block))
+    # LLVM makes vectors of a row with a remainder: cut by a predicate it takes three times as long.
+    if loops and loop_extent(sch, loops[-1]) % lanes == 0:
+        vectorize(sch, loops[-1], lanes)
