@@ -189,6 +189,11 @@ class Contest:
             "time_budget_sec": had if asked is None else min(asked, had),
             "alternatives": self._plan.alternatives,
         }
+        row.figures["budget_sec"] = options["time_budget_sec"]
+        if asked is not None and had < asked:
+            self._say(
+                f"{COLLAGE}: {had:.0f} s for the search, not {asked:.0f}: give it more in all"
+            )
         child = self._running.pop(COLLAGE)
         try:
             answer = child.ask({"do": "prepare", "options": options}, left)

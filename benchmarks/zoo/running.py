@@ -144,8 +144,8 @@ def _found(rows: dict[str, Row]) -> dict[str, Any]:
     }
     ours = rows.get(COLLAGE)
     if ours is not None:
-        wanted = ("prepare_sec", "export_sec", "stages_sec", "chosen", "partitions", "dearest",
-                  "search", "gate")  # fmt: skip
+        wanted = ("budget_sec", "prepare_sec", "export_sec", "stages_sec", "chosen", "partitions",
+                  "dearest", "search", "gate")  # fmt: skip
         found |= {name: ours.figures[name] for name in wanted if name in ours.figures}
         found["fewest_elements"] = ours.fewest
         failures = ours.figures.get("failures", {})
