@@ -121,13 +121,15 @@ class Region {
   bool whole_averaged(const Op& op);
   void pool(const Op& op);
   void resample(const Op& op);
-  bool rows_shared(const Op& op);
-  void softmax(const Op& op);
   void layer_norm(const Op& op);
   void lrn(const Op& op);
   void binary(const Op& op);
   void eltwise(const Op& op);
   void reduction(const Op& op);
+  // operators/softmax.h
+  bool rows_shared(const Op& op, int src);
+  void softmax(const Op& op);
+  void log_softmax(const Op& op, int src);
   // operators/recurrent.h
   void recurrent(const Op& op);
   template <class Primitive>

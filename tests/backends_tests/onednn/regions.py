@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,15 @@ from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
 
 Array = NDArray[np.generic]
+
+_CHILD = """
+import sys, numpy as np, tvm
+from tvm import relax
+vm = relax.VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())
+given = np.load(sys.argv[2])
+found = {n: vm[n](tvm.runtime.tensor(given[n])).numpy() for n in given.files}
+np.savez(sys.argv[3], **found)
+"""
 
 
 def patterns_of(target: BackendTarget) -> list[Any]:
@@ -124,3 +136,24 @@ def arrays(result: Any) -> list[Array]:
     if isinstance(result, tvm.runtime.Tensor):
         return [result.numpy()]
     return [array for field in result for array in arrays(field)]
+
+
+def run_elsewhere(
+    library: Path, given: Mapping[str, Array], folder: Path, **environment: str
+) -> tuple[Mapping[str, Array], str]:
+    """What functions of one input give in another process, by name, and what it printed.
+
+    oneDNN reads its environment when it is loaded: what it may use of the processor, and what it
+    tells.
+    """
+    np.savez(folder / "given.npz", **given)
+    files = [str(library), str(folder / "given.npz"), str(folder / "found.npz")]
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, *files],
+        env={**os.environ, **environment},
+        check=True,
+        timeout=300,
+        capture_output=True,
+        text=True,
+    )
+    return np.load(folder / "found.npz"), done.stdout

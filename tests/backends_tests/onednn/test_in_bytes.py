@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +18,7 @@ from collage.backends.onednn.partition import import_function
 from collage.cost.reference import evaluate
 from collage.normalize import normalize
 from collage.testing.graphs import Emit, graph
-from tests.backends_tests.onednn.regions import Regions, regions
+from tests.backends_tests.onednn.regions import Regions, regions, run_elsewhere
 
 SEED = int(np.random.SeedSequence().entropy) % 2**32
 """New at every run; a failure shows it."""
@@ -247,16 +244,6 @@ def test_blocks_stay_in_bytes(compiled: Regions, residual: tvm.IRModule) -> None
     assert np.abs(found - wanted).max() <= 3 * _MANY.step / 9 + 1e-5, SEED
 
 
-_CHILD = """
-import sys, numpy as np, tvm
-from tvm import relax
-vm = relax.VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())
-given = np.load(sys.argv[2])
-found = {n: vm[n](tvm.runtime.tensor(given[n])).numpy() for n in given.files}
-np.savez(sys.argv[3], **found)
-"""
-
-
 @pytest.mark.parametrize("layers, of_bytes", [(LAYERS, False), (IN_PAIRS, True)])
 def test_where_pairs_are_added_in_16_bits(
     compiled: Regions,
@@ -268,25 +255,16 @@ def test_where_pairs_are_added_in_16_bits(
     """Processors without VNNI: bytes are multiplied where no sum saturates, else floats."""
     rng = np.random.default_rng([SEED, 4])
     given = {name: _input(rng, layer) for name, layer in layers.items()}
-    np.savez(tmp_path / "given.npz", **given)
-    files = [str(compiled.path), str(tmp_path / "given.npz"), str(tmp_path / "found.npz")]
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "ONEDNN_VERBOSE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", _CHILD, *files],
-        env=environment,
-        check=True,
-        timeout=300,
-        capture_output=True,
-        text=True,
+    found, told = run_elsewhere(
+        compiled.path, given, tmp_path, ONEDNN_MAX_CPU_ISA="AVX2", ONEDNN_VERBOSE="1"
     )
-    found = np.load(tmp_path / "found.npz")
     for name, layer in layers.items():
         real = _meant(layer, given[name], *made[name][1:])
         _require_rounded(found[name], real, layer.made, name)
-    run = [line for line in done.stdout.splitlines() if ",exec,cpu,convolution," in line]
+    run = [line for line in told.splitlines() if ",exec,cpu,convolution," in line]
     kinds = {"src_u8" in line for line in run}
     assert len(run) >= len(layers)
-    assert kinds == ({True, False} if of_bytes else {False}), done.stdout
+    assert kinds == ({True, False} if of_bytes else {False}), told
 
 
 @pytest.mark.parametrize("most", [1, 3, 90, 126, 127])

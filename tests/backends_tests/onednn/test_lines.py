@@ -3,9 +3,6 @@ one channel of each, whatever stands around them."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +14,7 @@ from tvm.relax import op
 from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
 from collage.normalize import normalize
 from collage.testing.graphs import Emit, constant, graph
-from tests.backends_tests.onednn.regions import Regions
+from tests.backends_tests.onednn.regions import Regions, run_elsewhere
 
 SEED = int(np.random.SeedSequence().entropy) % 2**32
 """New at every run; a failure shows it."""
@@ -85,37 +82,17 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Regions:
     return Regions(graphs, tmp_path_factory.mktemp("lines"))
 
 
-_CHILD = """
-import sys, numpy as np, tvm
-from tvm import relax
-vm = relax.VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())
-given = np.load(sys.argv[2])
-found = {n: vm[n](tvm.runtime.tensor(given[n])).numpy() for n in given.files}
-np.savez(sys.argv[3], **found)
-"""
-
-
 @pytest.mark.parametrize("isa", ["", "AVX2"])
 def test_they_are_right_and_no_products_of_matrices(
     compiled: Regions, isa: str, tmp_path: Path
 ) -> None:
     rng = np.random.default_rng([SEED, 1])
     given = {name: rng.standard_normal(line.x).astype("float32") for name, line in LINES.items()}
-    np.savez(tmp_path / "given.npz", **given)
-    files = [str(compiled.path), str(tmp_path / "given.npz"), str(tmp_path / "found.npz")]
     limit = {"ONEDNN_MAX_CPU_ISA": isa} if isa else {}
-    done = subprocess.run(
-        [sys.executable, "-c", _CHILD, *files],
-        env={**os.environ, **limit, "ONEDNN_VERBOSE": "1"},
-        check=True,
-        timeout=300,
-        capture_output=True,
-        text=True,
-    )
-    found = np.load(tmp_path / "found.npz")
+    found, told = run_elsewhere(compiled.path, given, tmp_path, ONEDNN_VERBOSE="1", **limit)
     for name in LINES:
         (wanted,) = evaluate(compiled.graphs[name], [given[name]])
         assert largest_error(found[name], wanted) <= DEFAULT_RTOL, (name, SEED)
-    run = [line for line in done.stdout.splitlines() if ",exec,cpu,convolution," in line]
+    run = [line for line in told.splitlines() if ",exec,cpu,convolution," in line]
     assert len(run) >= len(LINES)
     assert not [line for line in run if "gemm" in line]

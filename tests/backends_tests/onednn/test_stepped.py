@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +13,7 @@ from tvm.relax import op
 from collage.backends.relax.stepped import Steps, stepped_matmul
 from collage.cost.reference import evaluate
 from collage.testing.graphs import graph
-from tests.backends_tests.onednn.regions import Regions, regions
+from tests.backends_tests.onednn.regions import Regions, regions, run_elsewhere
 
 SEED = int(np.random.SeedSequence().entropy) % 2**32
 """New at every run; a failure shows it."""
@@ -125,16 +122,6 @@ def test_written_out_it_is_the_same() -> None:
         _require_same([found.numpy()], evaluate(mod, inputs))
 
 
-_CHILD = """
-import sys, numpy as np, tvm
-from tvm import relax
-vm = relax.VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())
-given = np.load(sys.argv[2])
-found = {n: vm[n](tvm.runtime.tensor(given[n])).numpy() for n in given.files}
-np.savez(sys.argv[3], **found)
-"""
-
-
 def test_where_bytes_would_saturate(
     compiled: tuple[dict[str, tvm.IRModule], Regions], tmp_path: Path
 ) -> None:
@@ -143,10 +130,6 @@ def test_where_bytes_would_saturate(
     graphs, regions_of = compiled
     rng = np.random.default_rng([SEED, 2])
     given = {name: _inputs(mod, rng, "mixed")[0] for name, mod in graphs.items()}
-    np.savez(tmp_path / "given.npz", **given)
-    files = [str(regions_of.path), str(tmp_path / "given.npz"), str(tmp_path / "found.npz")]
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
-    subprocess.run([sys.executable, "-c", _CHILD, *files], env=environment, check=True, timeout=300)
-    found = np.load(tmp_path / "found.npz")
+    found, _ = run_elsewhere(regions_of.path, given, tmp_path, ONEDNN_MAX_CPU_ISA="AVX2")
     for name, mod in graphs.items():
         _require_same([found[name]], evaluate(mod, [given[name]]))

@@ -1,7 +1,7 @@
 // Layers of LSTM, GRU and RNN, all steps in one primitive.
 #pragma once
 
-#include "simple.h"
+#include "softmax.h"
 
 namespace collage_onednn {
 

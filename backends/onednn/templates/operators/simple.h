@@ -1,7 +1,6 @@
 // Operators that keep the layout their input has: pooling, normalizations, elementwise.
 #pragma once
 
-#include "../vectors/softmax_rows.h"
 #include "fused.h"
 
 namespace collage_onednn {
@@ -86,71 +85,6 @@ inline void Region::resample(const Op& op) {
   if (!pd.get(true)) throw std::runtime_error("oneDNN has no such resampling");
   int dst = storage_.fresh(pd.dst_desc());
   emit(pd, dnnl::resampling_forward(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
-  bind(op.outputs[0], dst);
-}
-
-// A permutation of a row-major tensor that has the numbers along an axis side by side.
-inline desc axis_last(const dims& d, size_t axis) {
-  dims strides(d.size());
-  int64_t stride = d[axis];
-  for (size_t i = d.size(); i-- > 0;) {
-    if (i == axis) continue;
-    strides[i] = stride;
-    stride *= d[i];
-  }
-  strides[axis] = 1;
-  return desc(d, memory::data_type::f32, strides);
-}
-
-// Whether this was a softmax, or its logarithm, of numbers that lie side by side, in vectors of ours.
-inline bool Region::rows_shared(const Op& op) {
-#ifdef COLLAGE_AVX512
-  const size_t axis = static_cast<size_t>(op.ints[0]);
-  const dims& shape = tensor_dims(op.inputs[0]);
-  if (shape[axis] == 1 || !has_isa(dnnl::cpu_isa::avx512_core)) return false;
-  const int src = dense(op.inputs[0]);
-  const desc md = storage_.md(src);
-  if (md.get_inner_nblks() > 0 || md.get_strides()[axis] != 1) return false;
-  const int dst = storage_.fresh(md);
-  int64_t rows = 1;
-  for (size_t i = 0; i < shape.size(); ++i)
-    if (i != axis) rows *= shape[i];
-  const int64_t count = shape[axis];
-  const bool logarithm = op.ints[1] != 0;
-  emit_host({{0, src}, {0, dst}}, [rows, count, logarithm](const std::vector<void*>& data) {
-    softmax_of_rows(static_cast<const float*>(data[0]), static_cast<float*>(data[1]), rows, count,
-                    logarithm);
-  });
-  bind(op.outputs[0], dst);
-  return true;
-#else
-  return false;
-#endif
-}
-
-// ints: axis, whether its logarithm is wanted
-inline void Region::softmax(const Op& op) {
-  if (rows_shared(op)) return;
-  using PD = dnnl::softmax_forward::primitive_desc;
-  const auto algorithm =
-      op.ints[1] ? dnnl::algorithm::softmax_log : dnnl::algorithm::softmax_accurate;
-  auto make = [&](const desc& md) {
-    return PD(engine_, dnnl::prop_kind::forward_inference, algorithm, md, md,
-              static_cast<int>(op.ints[0]), user_scratchpad());
-  };
-  int src = dense(op.inputs[0]);
-  PD pd = make(storage_.md(src));
-  if (is_reference(pd.impl_info_str())) {
-    // The kernel wants the axis innermost, but for a few layouts of images.
-    const desc turned = axis_last(tensor_dims(op.inputs[0]), static_cast<size_t>(op.ints[0]));
-    PD other = make(turned);
-    if (!is_reference(other.impl_info_str())) {
-      src = in_layout(op.inputs[0], turned);
-      pd = other;
-    }
-  }
-  const int dst = storage_.fresh(storage_.md(src));
-  emit(pd, dnnl::softmax_forward(pd), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
   bind(op.outputs[0], dst);
 }
 
