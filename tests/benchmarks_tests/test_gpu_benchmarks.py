@@ -17,8 +17,8 @@ from tvm.relax import op
 
 from benchmarks.gpu import table
 from benchmarks.gpu.cases.float64 import widened
-from benchmarks.gpu.engines.collage_engine import told_where_it_is
 from benchmarks.gpu.rows import Row, timed
+from benchmarks.timing.lateness import told_where_it_is
 
 _ROOT = Path(__file__).resolve().parents[2]
 _CASES = "tests.benchmarks_tests.gpu_rehearsal_cases"
