@@ -215,62 +215,6 @@ def test_old_operator_sets(opset: int) -> None:
     assert largest_error(found, wanted) < 1e-6
 
 
-def test_external_weights(tmp_path: Path) -> None:
-    weights = np.random.default_rng(0).standard_normal((64, 512), np.float32)
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"], name="dense")],
-        "external",
-        [helper.make_tensor_value_info("x", 1, [2, 64])],
-        [helper.make_tensor_value_info("y", 1, [2, 512])],
-        [numpy_helper.from_array(weights, "w")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    path = tmp_path / "external.onnx"
-    onnx.save(model, path, save_as_external_data=True, location="w.bin", size_threshold=0)
-    value = np.random.default_rng(1).standard_normal((2, 64), np.float32)
-    (found,) = evaluate(load_model(path).mod, [value])
-    assert largest_error(found, value @ weights) < 1e-5
-    (tmp_path / "w.bin").unlink()
-    with pytest.raises(ModelError, match="external weights"):
-        load_model(path)
-
-
-@pytest.mark.parametrize("beside", ["model", "blobs", "elsewhere"])
-def test_external_weights_behind_links(tmp_path: Path, beside: str) -> None:
-    """As Hugging Face's cache has them: names lead to files that are called by their hashes."""
-    weights = np.random.default_rng(0).standard_normal((64, 8), np.float32)
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "external",
-        [helper.make_tensor_value_info("x", 1, [2, 64])],
-        [helper.make_tensor_value_info("y", 1, [2, 8])],
-        [numpy_helper.from_array(weights, "w")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    folder, blobs = tmp_path / "snapshot", tmp_path / "blobs"
-    folder.mkdir()
-    blobs.mkdir()
-    path = folder / "model.onnx"
-    onnx.save(model, path, save_as_external_data=True, location="model.onnx_data", size_threshold=0)
-    data = path.with_name("model.onnx_data")
-    if beside == "model":
-        data.rename(folder / "shard")
-        data.symlink_to("shard")
-    else:
-        data.rename(blobs / "2c26b46b")
-        data.symlink_to(blobs / "2c26b46b")
-        if beside == "blobs":
-            path.rename(blobs / "fcde2b2e")
-            path.symlink_to(blobs / "fcde2b2e")
-    value = np.random.default_rng(1).standard_normal((2, 64), np.float32)
-    if beside == "elsewhere":
-        with pytest.raises(ModelError, match=r"external weights .*symbolic link"):
-            load_model(path)
-        return
-    (found,) = evaluate(load_model(path).mod, [value])
-    assert largest_error(found, value @ weights) < 1e-5
-
-
 def test_functions_of_the_model_are_expanded() -> None:
     text = """
         <ir_version: 8, opset_import: ["" : 17, "local" : 1]>
