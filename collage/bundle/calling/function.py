@@ -57,6 +57,8 @@ class BundleFunction:
         What the manifest says of it.
     inputs, outputs : tuple of TensorInfo
         Where shapes vary, the largest.
+    state : State
+        What calls go on from that are given no state; empty of a model that keeps nothing.
 
     Examples
     --------
@@ -87,18 +89,11 @@ class BundleFunction:
         self._contexts = contexts
         self._borrowed = borrowed
         self._types = [numpy_type(info.dtype) for info in entry.inputs]
-        self._own_state: State | None = None
         self._sizes = {
             variant.entry: ([i.bytes for i in variant.inputs], [o.bytes for o in variant.outputs])
             for variant in entry.variants
         }
-
-    @property
-    def state(self) -> State:
-        """What calls go on from that are given no state; empty of a model that keeps nothing."""
-        if self._own_state is None:
-            self._own_state = self.new_state()
-        return self._own_state
+        self.state = self.new_state()
 
     def new_state(self) -> State:
         """What the model keeps before its first call, for a sequence of calls of its own."""
@@ -133,7 +128,8 @@ class BundleFunction:
         Raises
         ------
         InputError
-            A missing, unknown or ill-shaped input, or one of another structure.
+            A missing, unknown or ill-shaped input, one of another structure, or a state of another
+            model.
         """
         signature = self.entry.signature
         names = signature.names if signature is not None else [info.name for info in self.inputs]
@@ -141,11 +137,11 @@ class BundleFunction:
             named, stream = {**named, "stream": stream}, None
         if state is not None and not isinstance(state, State):
             named, state = {**named, "state": state}, None
+        going = self.state if state is None else state.like(self.state)
         if signature is not None:
             values = signature.arguments(args, named)
-            if not signature.state:
+            if not going:
                 return signature.returned(self.compute(values, stream=stream))
-            going = self.state if state is None else state
             found = going.gone_on(lambda kept: self.results([*values, *kept], stream=stream))
             return signature.returned(as_given(found, values))
         flat = self.compute(self.in_order(args, named), stream=stream)

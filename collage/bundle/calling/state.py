@@ -48,6 +48,7 @@ class State(Mapping[str, np.ndarray]):
         device: tvm.runtime.Device,
     ) -> None:
         self._known = {one.name: (one, infos[one.input]) for one in tensors}
+        self._types = {n: (info.shape, info.dtype) for n, (_, info) in self._known.items()}
         self._device = device
         self._lock = threading.Lock()
         self._held: dict[str, tvm.runtime.Tensor] = {}
@@ -58,6 +59,31 @@ class State(Mapping[str, np.ndarray]):
         with self._lock:
             for name, (kept, info) in self._known.items():
                 self._held[name] = to_tvm(kept.initial(info), self._device)
+
+    def like(self, other: State) -> State:
+        """This one, which is of the same model as another.
+
+        Parameters
+        ----------
+        other : State
+            The model's own.
+
+        Returns
+        -------
+        State
+            Itself.
+
+        Raises
+        ------
+        InputError
+            When it holds something else.
+        """
+        if self._types != other._types:
+            raise InputError(
+                f"that is a state of another model, {self}; this one has {other}: see new_state()",
+                value=self,
+            )
+        return self
 
     def gone_on(
         self, call: Callable[[list[tvm.runtime.Tensor]], list[tvm.runtime.Tensor]]

@@ -175,3 +175,19 @@ def test_samples_may_leave_it_out(tmp_path: Path) -> None:
         net, ["llvm"], example_inputs=(_draw(),), inputs=sample, log=tmp_path / "log.jsonl"
     )
     assert [info.name for info in result.inputs] == ["piece", "left", "pieces"]
+
+
+def test_a_state_is_of_one_model(exported: tuple[Any, Path], tmp_path: Path) -> None:
+    bundle = collage.load(exported[1])
+    result = collage.optimize(
+        torch.nn.ReLU(), ["llvm"], example_inputs=(_draw(),), cost_model=_costs()
+    )
+    plain = collage.load(result.export(tmp_path / "plain.bundle"))
+    piece = _draw()
+    before = dict(bundle.state)
+    for one, other in ((bundle, plain), (plain, bundle)):
+        with pytest.raises(InputError, match="a state of another model"):
+            one(piece, state=other.new_state())
+    for name, held in before.items():
+        np.testing.assert_array_equal(bundle.state[name], held)
+    np.testing.assert_array_equal(plain(piece, state=plain.new_state()), piece.relu())
