@@ -131,12 +131,20 @@ def call_request(
     return {"symbol": call.symbol, "inputs": items, "output": output, **more}
 
 
+_WITHOUT_PYTORCH = """
+import runpy, sys
+sys.modules["torch"] = None
+runpy.run_module("tests.backends_tests.cublas.on_host", run_name="__main__")
+"""
+"""TVM imports it wherever it is, and one for GPUs loads the libraries whose place is taken."""
+
+
 def serve(stand_in: Path | None, library: Path, folder: Path, request: Mapping[str, Any]) -> Any:
     """The answer of a process of its own; NVIDIA's libraries are used without a stand-in."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "requests.json"
     file.write_text(json.dumps(request))
-    command = [sys.executable, "-m", "tests.backends_tests.cublas.on_host"]
+    command = [sys.executable, "-c", _WITHOUT_PYTORCH]
     done = subprocess.run(
         [*command, "-" if stand_in is None else str(stand_in), str(library), str(file)],
         capture_output=True,

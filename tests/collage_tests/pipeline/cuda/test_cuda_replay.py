@@ -24,10 +24,11 @@ import collage
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import LogError, ReplayMissError, TargetError
 from collage.backends.cublas import codegen as cublas_codegen
+from collage.backends.cublas.library import find_installation
 from collage.backends.cublas.problem import Problem
 from collage.backends.cublas.timer import Choice
 from collage.backends.cublas.timer import Device as CublasDevice
-from collage.backends.cublas.tuning import SCHEMA
+from collage.backends.cublas.tuning import SCHEMA, version_number
 from collage.backends.cutlass import codegen as cutlass_codegen
 from collage.backends.link import CompiledLibrary
 from collage.backends.storage import CACHE_FILE, TuningStore, read_findings
@@ -142,7 +143,8 @@ def choose(problems: Sequence[Problem], *args: Any) -> dict[Problem, Choice]:
     """In the place of timing cublasLt's algorithms."""
     context = next(one for one in args if isinstance(one, BuildContext))
     device = CublasDevice(H200.name, 13000, 90, H200.cores)
-    choice = Choice(device, 131000, WORDS, 4096, 3e-6, 4e-6, 24)
+    version = version_number(find_installation().library.version)
+    choice = Choice(device, version, WORDS, 4096, 3e-6, 4e-6, 24)
     log = TuningStore.of("cublas", SCHEMA, context)
     for problem in problems:
         keep_choice(log, problem, choice)
