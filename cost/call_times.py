@@ -16,6 +16,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
+Clock = Callable[[], float]
+"""Seconds since some moment."""
+
 _NO_KERNELS = ("vm.builtin.", "collage_")
 """What the virtual machine does itself (memory, checks, constants), and this project's hooks."""
 
@@ -54,6 +57,7 @@ def time_calls(
     device: tvm.runtime.Device,
     repeat: int,
     warmup: int,
+    clock: Clock = time.perf_counter,
 ) -> tuple[CallTime, ...]:
     """Time every function that a compiled model calls.
 
@@ -67,6 +71,8 @@ def time_calls(
         Where it runs; waited for around each call.
     repeat, warmup : int
         Calls that are timed, at least one, and calls before them.
+    clock : callable
+        Seconds.
 
     Returns
     -------
@@ -74,13 +80,13 @@ def time_calls(
         In the order of the calls; empty for a model that does not make the same calls each time.
     """
     run = _Run()
-    machine.set_instrument(_instrument(lambda: run, device))
+    machine.set_instrument(_instrument(lambda: run, device, clock))
     for _ in range(warmup):
         call()
     runs = []
     for _ in range(repeat):
         run = _Run()
-        begin = time.perf_counter()
+        begin = clock()
         call()
         run.begins = [sec - begin for sec in run.begins]
         runs.append(run)
@@ -97,12 +103,12 @@ class _Run:
     sizes: list[int] = field(default_factory=list)
     under_way: list[int] = field(default_factory=list)
 
-    def begin(self, symbol: str, size: int) -> None:
+    def begin(self, symbol: str, size: int, clock: Clock) -> None:
         self.under_way.append(len(self.symbols))
         self.symbols.append(symbol)
         self.sizes.append(size)
         self.seconds.append(0.0)
-        self.begins.append(time.perf_counter())
+        self.begins.append(clock())
 
     def end(self, now: float) -> None:
         place = self.under_way.pop()
@@ -113,14 +119,16 @@ class _Run:
             self.seconds[self.under_way[-1]] -= elapsed
 
 
-def _instrument(run: Callable[[], _Run], device: tvm.runtime.Device) -> Callable[..., None]:
+def _instrument(
+    run: Callable[[], _Run], device: tvm.runtime.Device, clock: Clock
+) -> Callable[..., None]:
     def instrument(_: Any, symbol: str, before_run: bool, __: Any, *args: Any) -> None:
         size = sum(map(_bytes, args)) if before_run else 0
         device.sync()
         if before_run:
-            run().begin(str(symbol), size)
+            run().begin(str(symbol), size, clock)
         else:
-            run().end(time.perf_counter())
+            run().end(clock())
 
     return instrument
 

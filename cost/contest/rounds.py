@@ -61,6 +61,8 @@ class Load:
         Other processes, and other virtual machines on the same processor (steal).
     idle : float
         Nobody.
+    waiting_counts : bool
+        Whether turns are timed by a clock that goes on while others have the processor.
 
     Examples
     --------
@@ -70,11 +72,12 @@ class Load:
 
     others: float
     idle: float
+    waiting_counts: bool = True
 
     @property
     def is_disturbing(self) -> bool:
-        """Whether somebody waited for a processor."""
-        return self.others > _OTHERS_SHARE and self.idle < _IDLE_SHARE
+        """Whether somebody waited for a processor, and that was timed."""
+        return self.waiting_counts and self.others > _OTHERS_SHARE and self.idle < _IDLE_SHARE
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,9 @@ class _Times:
 class LoadMeter:
     """How busy the processors were with what others do, from one moment to another.
 
+    Where there is one processor, processes are timed by what each had of it
+    (:class:`collage.cost.worker.session.CpuSession`): that one waited for it does not count.
+
     Where the system does not tell, as anywhere but on Linux, nobody else was there.
 
     Parameters
@@ -57,7 +60,8 @@ class LoadMeter:
         if busy + idle <= 0.0:
             return Load(others=0.0, idle=1.0)
         others = min(max(busy - (now.own - before.own), 0.0), busy)
-        return Load(others / (busy + idle), idle / (busy + idle))
+        several = len(os.sched_getaffinity(0)) > 1
+        return Load(others / (busy + idle), idle / (busy + idle), waiting_counts=several)
 
     def _now(self) -> _Times:
         if not _STAT.exists():
