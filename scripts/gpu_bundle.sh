@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tvm_bundle=$1
 out=${2:-.gpu}
-limit=${BUNDLE_LIMIT:-60000000}
+limit=${BUNDLE_LIMIT:-56000000}
 python=${PYTHON:-python3}
 mkdir -p "$out"
 for file in tvm-gpu.tar setup.sh; do
@@ -47,7 +47,9 @@ tar -C "$work/site" --owner=0 --group=0 -cJf "$out/collage-gpu.tar.xz" .
 "$python" -m pip install -q --disable-pip-version-check --no-deps --no-compile \
   --target "$work/zoo" 'timm>=1.0,<2' 'diffusers>=0.30,<1' 'segmentation-models-pytorch>=0.4,<1' \
   'monai>=1.3,<2' 'einops>=0.7,<1' 2> >(grep -v '^WARNING' >&2)
-rm -rf "$work/zoo/bin"
+# Programs, diffusers' pipelines and timm's names of classes take a third of it, and no network needs
+# them.
+rm -rf "$work/zoo/bin" "$work"/zoo/diffusers/{pipelines,modular_pipelines} "$work/zoo/timm/data/_info"
 tar -C "$work/zoo" --owner=0 --group=0 -cJf "$out/zoo.tar.xz" .
 total=$(cat "$out/tvm-gpu.tar" "$out/setup.sh" "$out/collage-gpu.tar.xz" "$out/zoo.tar.xz" | wc -c)
 echo "$(stat -c '%s bytes %n' "$out"/*)"

@@ -12,6 +12,7 @@ has tensor cores, which DLight's check of the name denies.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight.gpu.matmul import IterKind as Kind
 from tvm.s_tir.dlight.gpu.matmul import (
     auto_inline_consumer_chain,
+    auto_inline_consumers,
     auto_inline_producers,
     detect_iter_traits,
     get_reduction_blocks,
@@ -28,13 +30,21 @@ from tvm.s_tir.dlight.gpu.matmul import (
 from collage.backends.tvm.common.blocks import root_blocks
 from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.cuda.schedules._base import WARP, Gpu
+from collage.backends.tvm.cuda.schedules.split_sums import (
+    choose_parts,
+    schedule_total,
+    split_sum,
+)
 from collage.backends.tvm.cuda.schedules.wmma import MICRO, intrinsics
 
 _LEAST_SM = 80
 """Earlier chips have tensor cores too, but not the shared memory for these tiles."""
 
 _SMALLEST = 8
-"""Extents of I, J and K below which half of every tensor-core operation would be padding."""
+"""Extents of I and K below which half of every tensor-core operation would be padding."""
+
+_FEWEST_COLUMNS = 2
+"""Seven eighths of an operation are padding then, and it is still faster than any other kernel."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,9 @@ TILES = (
 )
 """Candidates, large ones first: they read each operand less often."""
 
+NARROW = (Tile((4, 1), (2, 1), depth=2), Tile((4, 1), (1, 1)))
+"""Those for results with as many columns as one operation has, or fewer."""
+
 
 def choose_tile(batch: int, rows: int, columns: int, gpu: Gpu) -> Tile:
     """The largest tile that fills the chip without much padding, else the one with most blocks.
@@ -115,15 +128,16 @@ def choose_tile(batch: int, rows: int, columns: int, gpu: Gpu) -> Tile:
     Returns
     -------
     Tile
-        One of :data:`TILES`.
+        One of :data:`TILES`, or of :data:`NARROW`.
     """
+    tiles = TILES if columns > MICRO else NARROW
 
     def padded(tile: Tile) -> float:
         whole = math.ceil(rows / tile.rows) * tile.rows * math.ceil(columns / tile.columns)
         return whole * tile.columns / (rows * columns)
 
-    least = min(padded(tile) for tile in TILES)
-    fitting = [tile for tile in TILES if padded(tile) <= 1.34 * least]
+    least = min(padded(tile) for tile in tiles)
+    fitting = [tile for tile in tiles if padded(tile) <= 1.34 * least]
     for tile in fitting:
         if tile.blocks(batch, rows, columns) >= gpu.num_sms:
             return tile
@@ -159,14 +173,23 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
     for trait in traits[3]:
         sizes[trait.kind] *= int(trait.extent)
     rows, columns, depth = (sizes[k] for k in (Kind.kIter_I, Kind.kIter_J, Kind.kIter_K))
-    if min(rows, columns, depth) < _SMALLEST:
+    if min(rows, depth) < _SMALLEST or columns < _FEWEST_COLUMNS:
         return Refusal(f"{rows} x {columns} x {depth} is too small for tensor cores")
     if sizes[Kind.kIter_S] > 65535:
         return Refusal("there are more batches than blocks along z")
     tile = choose_tile(sizes[Kind.kIter_S], rows, columns, gpu)
     if math.ceil(columns / tile.columns) > 65535:
         return Refusal("there are more columns than blocks along y")
-    _Builder(sch, main, tile, gpu).build()
+    terms = [int(v.dom.extent) for v in stmt.iter_vars if v.iter_type == tirx.IterVar.CommReduce]
+    blocks = tile.blocks(sizes[Kind.kIter_S], rows, columns)
+    results = blocks * tile.rows * tile.columns
+    parts = choose_parts(terms, blocks, results, MICRO * tile.depth, gpu.num_sms)
+    if math.prod(parts) == 1 or sizes[Kind.kIter_S] * math.prod(parts) > 65535:
+        _Builder(sch, main, tile, gpu).build()
+        return sch.mod["main"]
+    partial, total = split_sum(sch, main, parts)
+    _Builder(sch, partial, tile, gpu, inline_behind=auto_inline_consumers).build()
+    schedule_total(sch, total)
     return sch.mod["main"]
 
 
@@ -183,8 +206,16 @@ def _lanes_in_a_row(source: tirx.Buffer) -> int:
 class _Builder:
     """The steps of one schedule."""
 
-    def __init__(self, sch: s_tir.Schedule, main: Any, tile: Tile, gpu: Gpu) -> None:
+    def __init__(
+        self,
+        sch: s_tir.Schedule,
+        main: Any,
+        tile: Tile,
+        gpu: Gpu,
+        inline_behind: Callable[[s_tir.Schedule, Any], None] = auto_inline_consumer_chain,
+    ) -> None:
         self.sch = sch
+        self.inline_behind = inline_behind
         self.main = main
         self.tile = tile
         self.gpu = gpu
@@ -196,7 +227,8 @@ class _Builder:
         stmt = self.sch.get(self.main)
         innermost = stmt.reads[1].region[-1].min
         reduced = [v.var for v in stmt.iter_vars if v.iter_type == tirx.IterVar.CommReduce]
-        return any(innermost.same_as(var) for var in reduced)
+        used = tirx.analysis.undefined_vars(innermost)
+        return any(var.same_as(one) for var in used for one in reduced)
 
     def build(self) -> None:
         sch, tile = self.sch, self.tile
@@ -211,14 +243,13 @@ class _Builder:
         sch.compute_at(fragment_a, k1)
         sch.compute_at(fragment_b, k1)
         result = sch.cache_write(outer, 0, tile.result_scope)
-        sch.storage_align(result, 0, -2, 16, 4)
         store = sch.cache_write(outer, 0, "wmma.accumulator")
         sch.reverse_compute_at(store, warp)
         sch.reverse_compute_at(result, warp)
         self._micro_tiles(store)
         init = sch.decompose_reduction(outer, k0)
         self._tensorize(fragment_a, fragment_b, store, init)
-        auto_inline_consumer_chain(sch, result)
+        self.inline_behind(sch, result)
         flat = sch.fuse(*sch.get_loops(result)[-2:])
         lanes = 4 if tile.per_warp[0] * tile.per_warp[1] * MICRO * MICRO % (WARP * 4) == 0 else 2
         _, thread, lane = sch.split(flat, [None, WARP, lanes])

@@ -108,6 +108,8 @@ def _graphs(dtype: str) -> dict[str, tuple[Sequence[Input], Body]]:
         ("odd", (77, 100), 50),
         ("row", (1, 512), 384),
         ("few", (16, 512), 384),
+        # Few tiles with long sums.
+        ("long", (2, 40, 3072), 72),
         # Rows of weights that no wide load takes; their columns are aligned.
         ("wide", (16, 64), 1003),
         ("wide_row", (1, 64), 1003),

@@ -33,6 +33,13 @@ PROBLEMS: dict[str, tuple[Sequence[int], Sequence[int], dict[str, Any]]] = {
         (64, 3, 3),
         {"padding": 1, "groups": 8, "strides": 2},
     ),
+    # Few tiles with long sums, which are cut in parts: by windows' places, by channels, by both.
+    "conv2d_in_parts": ((1, 256, 7, 6), (40, 3, 3), {"padding": 1}),
+    "conv2d_in_parts_single": ((1, 1024, 7, 7), (24, 1, 1), {}),
+    "conv3d_in_parts": ((1, 40, 3, 5, 4), (24, 3, 5, 5), {"padding": (1, 2, 2)}),
+    # Few columns.
+    "conv2d_two_channels": ((1, 24, 9, 8), (2, 3, 3), {"padding": 1}),
+    "conv3d_narrow": ((1, 16, 3, 5, 6), (5, 3, 3, 3), {"padding": 1}),
     # All phases read the same places.
     "conv2d_transpose_shuffle": ((1, 16, 6, 5), (24, 2, 2), {"transposed": True, "strides": 2}),
     "conv3d_transpose": ((1, 16, 3, 4, 5), (8, 2, 2, 2), {"transposed": True, "strides": 2}),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from collage.backends.tvm.cuda.schedules.tensor_core import TILES, Tile
+from collage.backends.tvm.cuda.schedules.tensor_core import NARROW, TILES, Tile
 
 
-@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("tile", TILES + NARROW, ids=str)
 def test_every_tile_can_be_launched(tile: Tile) -> None:
     assert can_launch(tile)
 
