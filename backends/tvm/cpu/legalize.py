@@ -27,6 +27,7 @@ from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instanc
 from collage.backends.tvm.cpu.pads import legalize_pad
 from collage.backends.tvm.cpu.recurrent import legalize_recurrent
 from collage.backends.tvm.cpu.resize import legalize_resize
+from collage.backends.tvm.cpu.scatter import legalize_scatter_nd
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, conv_plan, depthwise, matmul
 from collage.backends.tvm.cpu.transposed import transposed_convolutions
 from collage.backends.tvm.cpu.trees import legalize_trees
@@ -55,6 +56,9 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     def trees(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return legalize_trees(builder, call, machine)
 
+    def scatter(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return legalize_scatter_nd(builder, call, machine)
+
     return {
         RECURRENT: steps,
         TREES: trees,
@@ -72,6 +76,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.nn.instance_norm": legalize_instance_norm,
         "relax.nn.pad": legalize_pad,
         "relax.image.resize2d": legalize_resize,
+        "relax.scatter_nd": scatter,
     }
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from tvm import relax, te, tirx
 from tvm.script.ir_builder import IRBuilder
@@ -22,6 +21,7 @@ from tvm.script.ir_builder import tirx as T
 from collage.backends.relax.launch import kernel
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.legalization import default_legalization
+from collage.backends.tvm.common.scatter import Scatter
 
 _THREADS = 256
 
@@ -30,41 +30,6 @@ _ADDED_BY_MEMORY = ("float32", "float64", "int32")
 
 _FEW = {"add": 2, "update": 8}
 """Indices up to which one thread after the other may as well go through them."""
-
-
-class _Place(NamedTuple):
-    """Where an update goes.
-
-    Attributes
-    ----------
-    inside : list
-        What holds where there is such a place.
-    element : Expr
-        Its number in the data.
-    """
-
-    inside: list[Any]
-    element: Any
-
-
-@dataclass(frozen=True)
-class _Scatter:
-    """How updates find their places.
-
-    Attributes
-    ----------
-    size, count : int
-        Elements of the data, and of the updates.
-    row : int
-        Updates that follow each other to neighbouring places, with one index.
-    place : callable
-        From the buffer of indices and an update's number.
-    """
-
-    size: int
-    count: int
-    row: int
-    place: Callable[[Any, Any], _Place]
 
 
 def legalize_scatter_nd(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -80,23 +45,9 @@ def legalize_scatter_nd(builder: relax.BlockBuilder, call: relax.Call) -> relax.
     relax.Expr
         TVM's own for other reductions, and where there are few indices.
     """
-    data, indices, updates = call.args
-    if not _is_ours(call, math.prod(static_shape(indices)[:-1])):
+    if not _is_ours(call, math.prod(static_shape(call.args[1])[:-1])):
         return default_legalization(builder, call)
-    shape, depth = static_shape(data), static_shape(indices)[-1]
-    row = math.prod(shape[depth:])
-
-    def place(chosen: Any, number: Any) -> _Place:
-        inside: list[Any] = []
-        offset: Any = 0
-        for axis in range(depth):
-            index = chosen[number // row * depth + axis]
-            inside += [index >= 0, index < shape[axis]]
-            offset = offset * shape[axis] + index
-        return _Place(inside, offset * row + number % row)
-
-    scatter = _Scatter(math.prod(shape), math.prod(static_shape(updates)), row, place)
-    return _emit(builder, call, scatter)
+    return _emit(builder, call, Scatter.of_rows(call))
 
 
 def legalize_scatter_elements(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -116,17 +67,7 @@ def legalize_scatter_elements(builder: relax.BlockBuilder, call: relax.Call) -> 
     axis = int(call.attrs.axis) % len(shape)
     if not _is_ours(call, taken[axis]) or static_shape(call.args[2]) != taken:
         return default_legalization(builder, call)
-
-    def place(chosen: Any, number: Any) -> _Place:
-        index = chosen[number]
-        index = tirx.Select(index < 0, index + shape[axis], index)
-        offset: Any = 0
-        for each, extent in enumerate(shape):
-            own = number // math.prod(taken[each + 1 :]) % taken[each]
-            offset = offset * extent + (index if each == axis else own)
-        return _Place([index >= 0, index < shape[axis]], offset)
-
-    return _emit(builder, call, _Scatter(math.prod(shape), math.prod(taken), 1, place))
+    return _emit(builder, call, Scatter.of_elements(call))
 
 
 def _is_ours(call: relax.Call, indices: int) -> bool:
@@ -136,7 +77,7 @@ def _is_ours(call: relax.Call, indices: int) -> bool:
     return reduction in _FEW and indices > _FEW[reduction] and addable and some
 
 
-def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: _Scatter) -> relax.Expr:
+def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: Scatter) -> relax.Expr:
     added = str(call.attrs.reduction) == "add"
     dtype = str(call.ty.dtype)
     numbers = scatter.size // scatter.row
