@@ -13,6 +13,7 @@ from collage.backends.contract.errors import InputError
 from collage.bundle.calling.contexts import Contexts
 from collage.bundle.calling.counts import require_calls
 from collage.bundle.calling.dispatch import choose, chosen_rows, pad, without_padding
+from collage.bundle.calling.input_look import InputLook
 from collage.bundle.calling.places import require_places
 from collage.bundle.calling.random_inputs import random_array
 from collage.bundle.calling.state import State
@@ -20,10 +21,8 @@ from collage.bundle.calling.streams import in_order, is_in_order, stream_handle
 from collage.bundle.calling.tensors import (
     as_given,
     empty_array,
-    numpy_type,
     of_the_caller,
     on_host,
-    to_tvm,
 )
 from collage.bundle.signature import FunctionEntry, Variant
 
@@ -88,7 +87,7 @@ class BundleFunction:
         self._device = device
         self._contexts = contexts
         self._borrowed = borrowed
-        self._types = [numpy_type(info.dtype) for info in entry.inputs]
+        self._look = InputLook(entry, device)
         self._sizes = {
             variant.entry: ([i.bytes for i in variant.inputs], [o.bytes for o in variant.outputs])
             for variant in entry.variants
@@ -312,9 +311,12 @@ class BundleFunction:
         """
         if len(values) != len(self.inputs):
             raise InputError(f"{len(values)} inputs given; {self._taken()}", value=len(values))
-        shapes = [self._shape(value, index) for index, value in enumerate(values)]
+        arrays, shapes = self._look.at(values)
         for places in self.entry.places:
-            require_places(places, self.inputs[places.input].name, values[places.input])
+            number = places.input
+            array = arrays[number]
+            given = values[number] if array is None else array
+            require_places(places, self.inputs[number].name, given)
         variant, extent = choose(self.entry, shapes)
         padding = self.entry.padding
         if extent is not None and padding is not None:
@@ -322,26 +324,5 @@ class BundleFunction:
             for index, axis in padding.inputs:
                 whole = variant.inputs[index].shape[axis]
                 values[index] = pad(on_host(values[index]), axis, whole)
-        return PreparedCall(variant, [to_tvm(value, self._device) for value in values], extent)
-
-    def _shape(self, value: Any, index: int) -> tuple[int, ...]:
-        """The shape of what was given for an input, which must be an array of its dtype."""
-        # Names of types are slow to make: 5 us each.
-        if isinstance(value, np.ndarray) and value.dtype is self._types[index]:
-            return tuple(value.shape)
-        info = self.inputs[index]
-        if isinstance(value, tvm.runtime.Tensor) and value.dtype == info.dtype:
-            return tuple(value.shape)
-        if not (hasattr(value, "shape") and hasattr(value, "dtype")):
-            raise InputError(
-                f"input '{info.name}' must be an array, {self.entry.show(index)}, "
-                f"not a {type(value).__name__}",
-                value=type(value).__name__,
-            )
-        shape, dtype = tuple(value.shape), str(value.dtype).removeprefix("torch.")
-        if dtype != info.dtype:
-            raise InputError(
-                f"input '{info.name}' must be {self.entry.show(index)}, not {dtype}{list(shape)}",
-                value=shape,
-            )
-        return shape
+                arrays[index] = None
+        return PreparedCall(variant, self._look.tensors(values, arrays), extent)

@@ -56,7 +56,9 @@ of 0 to 49
 
 def _on_this_side(value: Any) -> np.ndarray | None:
     """The values, where they are in this machine's memory."""
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, np.generic):
         return np.asarray(value)
     if is_torch(value):
         return value.detach().numpy() if value.device.type == "cpu" else None
