@@ -22,6 +22,7 @@ from collage.backends.tvm.common.legalization import (
 from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.common.numbers.in_float32 import legalize_in_float32
 from collage.backends.tvm.cpu.comparisons import COMPARISONS
+from collage.backends.tvm.cpu.concat import legalize_concat
 from collage.backends.tvm.cpu.extents import all_float32, convolution_extents
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
 from collage.backends.tvm.cpu.pads import legalize_pad
@@ -77,6 +78,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.nn.pad": legalize_pad,
         "relax.image.resize2d": legalize_resize,
         "relax.scatter_nd": scatter,
+        "relax.concat": legalize_concat,
     }
 
 
