@@ -8,9 +8,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import tvm
 from tvm import relax
+from tvm.support.cc import create_shared
 
 from collage.backends.contract import (
     BackendTarget,
@@ -28,6 +30,7 @@ from collage.backends.contract.relax_codegen import named_targets
 from collage.backends.devices import common_device
 from collage.backends.storage import OwnFolder, scratch_parent
 from collage.backends.toolchain import compiling, native
+from collage.backends.toolchain.elf.import_library import import_library
 from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
 from collage.backends.toolchain.openmp_pool import on_pool, uses_more, wrapping
 
@@ -227,6 +230,21 @@ def finalize(
     return tvm.runtime.load_module(str(library.path))
 
 
+class _Linking:
+    """What TVM calls to link an executable's objects.
+
+    Where it compiles nothing for the processor it has written an empty source in C besides, and
+    the compiler would be started for that.
+    """
+
+    get_target_triple = staticmethod(create_shared.get_target_triple)
+
+    def __call__(self, output: str, files: Sequence[str], **arguments: Any) -> None:
+        sources = {name for name in files if name.endswith(".c")}
+        empty = {name for name in sources if Path(name).read_bytes().strip() in (b"", b";")}
+        create_shared(output, [name for name in files if name not in empty], **arguments)
+
+
 def _export(
     executable: relax.VMExecutable,
     output: Path,
@@ -237,8 +255,9 @@ def _export(
 ) -> None:
     flags = ["-shared", "-fPIC", "-fopenmp", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--build-id=none"]
     flags += [*compiling.ffi_include_flags(), *more_flags]
+    needed = [str(import_library(library, context)) for library in libraries]
     # TVM names options before objects, where a linker that defaults to --as-needed drops libraries.
-    flags += ["-Wl,--push-state,--no-as-needed", *map(str, libraries), "-Wl,--pop-state"]
+    flags += ["-Wl,--push-state,--no-as-needed", *needed, "-Wl,--pop-state"]
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=context.work_dir) as workspace:
@@ -248,6 +267,7 @@ def _export(
                 workspace_dir=workspace,
                 options=flags,
                 cc=context.cxx,
+                fcompile=_Linking(),
             )
     except OSError as err:
         raise OutputError(f"cannot write '{output}': {err.strerror}", value=str(output)) from err

@@ -124,7 +124,7 @@ def evict_oldest(folder: Path, limit_bytes: int) -> None:
     with _lock(folder):
         entries = [entry for entry in folder.iterdir() if _PARTIAL not in entry.suffixes]
         ages = {entry: entry.stat().st_mtime for entry in entries}
-        sizes = {entry: _size(entry) for entry in entries}
+        sizes = {entry: size_of(entry) for entry in entries}
         total = sum(sizes.values())
         for entry in sorted(entries, key=ages.__getitem__):
             if total <= limit_bytes:
@@ -140,7 +140,19 @@ def _lock(path: Path) -> FileLock:
     return FileLock(locks / f"{path.name}.lock")
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """The bytes of a file, or of all files in a folder.
+
+    Parameters
+    ----------
+    path : Path
+        It exists.
+
+    Returns
+    -------
+    int
+        Links count as what they lead to.
+    """
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
 

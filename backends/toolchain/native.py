@@ -19,6 +19,7 @@ from collage.backends.toolchain.compiling import (
     ffi_include_flags,
     run_tool,
 )
+from collage.backends.toolchain.elf.data_object import MOST, write_data_object
 from collage.backends.toolchain.weight_files import (
     is_beside,
     reference_flags,
@@ -87,35 +88,29 @@ def constant_object(
         ``output``.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
-    lines = []
-    for index, (symbol, array) in enumerate(constants.items()):
+    lines, inside = [], []
+    for symbol, array in constants.items():
         if is_beside(array.nbytes, context):
             write_weight(symbol, array, context)
             lines += room_lines(symbol, array.nbytes)
-            continue
-        data = output.with_name(f"{output.stem}.{index}.bin")
-        np.ascontiguousarray(array).tofile(data)
-        lines += [
-            f'.section .rodata.{symbol},"aG",@progbits,{symbol},comdat',
-            f".weak {symbol}",
-            f".hidden {symbol}",
-            ".balign 64",
-            f'{symbol}: .incbin "{_assembler_text(data)}"',
-            f".size {symbol}, {max(array.nbytes, 1)}",
-        ]
-        if array.nbytes == 0:
-            lines.append(".byte 0")
-    lines.append('.section .note.GNU-stack,"",@progbits')
-    source = output.with_suffix(".s")
-    source.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    compile_object(source, output, context)
-    for index in range(len(constants)):
-        output.with_name(f"{output.stem}.{index}.bin").unlink(missing_ok=True)
+        else:
+            inside.append((symbol, array))
+    like = num_threads_object(context)
+    if not lines and len(inside) <= MOST:
+        return write_data_object(dict(inside), output, like)
+    parts = []
+    if lines:
+        rooms = output.with_suffix(".s")
+        lines.append('.section .note.GNU-stack,"",@progbits')
+        rooms.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        parts.append(compile_object(rooms, output.with_suffix(".rooms.o"), context))
+    for begin in range(0, len(inside), MOST):
+        part = output.with_suffix(f".{begin}.o")
+        parts.append(write_data_object(dict(inside[begin : begin + MOST]), part, like))
+    merge_objects(parts, output, context)
+    for part in parts:
+        part.unlink()
     return output
-
-
-def _assembler_text(path: Path) -> str:
-    return str(path).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def merge_objects(objects: Sequence[Path], output: Path, context: BuildContext) -> Path:

@@ -9,16 +9,14 @@ to be all ours or all libgomp's, so whatever uses more of it than we have is lef
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import struct
 import sys
 from pathlib import Path
 
 from collage.backends.contract import BuildContext
-from collage.backends.contract.errors import CompileError
 from collage.backends.toolchain.artifact_cache import make_once
 from collage.backends.toolchain.compiling import TEMPLATES, cached_compilation, run_tool
+from collage.backends.toolchain.elf.shared_library import shared_library
 
 SONAME = "libcollage_pool.so.1"
 """The first that a process loads serves all; to be raised when what it exports changes."""
@@ -26,9 +24,8 @@ SONAME = "libcollage_pool.so.1"
 _SOURCE = TEMPLATES / "openmp_pool.c"
 _INCLUDED = (TEMPLATES / "openmp_waiting.h", TEMPLATES / "denormal_flags.h")
 _WRAPS = "__wrap_"
-_SHT_DYNSYM, _SHN_UNDEF = 11, 0
 _OPENMP = ("GOMP_", "omp_")
-_OWN_LETTER = {"G": b"C", "o": b"c"}
+_OWN_LETTER = {"G": ord("C"), "o": ord("c")}
 _FREE = ("GOMP_critical", "GOMP_atomic", "omp_get_wti")
 """How functions begin that know nothing of regions: libgomp's serve as well."""
 
@@ -89,9 +86,9 @@ def uses_more(library: Path, pool: Path) -> str:
     Raises
     ------
     CompileError
-        When the binary utilities are missing, or a file is no shared library.
+        When a file is no shared library.
     """
-    called = _symbols(library, "--undefined-only", library.stat().st_mtime_ns) - _functions(pool)
+    called = shared_library(library).undefined.keys() - _functions(pool)
     return next(
         (n for n in sorted(called) if n.startswith(_OPENMP) and not n.startswith(_FREE)), ""
     )
@@ -118,19 +115,20 @@ def on_pool(library: Path, pool: Path, context: BuildContext) -> Path:
     CompileError
         As :func:`uses_more`.
     """
-    changed = library.stat().st_mtime_ns
-    names = _symbols(library, "--undefined-only", changed) & _functions(pool)
+    asked_for = shared_library(library).undefined
+    names = asked_for.keys() & _functions(pool)
     if not names or uses_more(library, pool):
         return library
-    key = f"{library.resolve()}\0{changed}\0{library.stat().st_size}\0{sorted(names)}"
+    stat = library.stat()
+    key = f"{library.resolve()}\0{stat.st_mtime_ns}\0{stat.st_size}\0{sorted(names)}"
     folder = context.cache_dir / "pools" / hashlib.sha256(key.encode()).hexdigest()[:20]
 
     def copy(path: Path) -> None:
         content = bytearray(library.read_bytes())
-        places = {name: at for name, at in _asked_for(content, library).items() if name in names}
-        if len(places) == len(names):
-            for name, at in places.items():
-                content[at : at + 1] = _OWN_LETTER[name[0]]
+        # The end of a longer name is no place of its own.
+        if all(content[asked_for[name] - 1] == 0 for name in names):
+            for name in names:
+                content[asked_for[name]] = _OWN_LETTER[name[0]]
         path.write_bytes(content)
         path.chmod(0o755)
 
@@ -139,35 +137,5 @@ def on_pool(library: Path, pool: Path, context: BuildContext) -> Path:
 
 def _functions(pool: Path) -> frozenset[str]:
     """What the pool stands in for, by libgomp's names."""
-    defined = _symbols(pool, "--defined-only", pool.stat().st_mtime_ns)
+    defined = shared_library(pool).defined
     return frozenset(n.removeprefix(_WRAPS) for n in defined if n.startswith(_WRAPS))
-
-
-@functools.lru_cache(maxsize=64)
-def _symbols(library: Path, which: str, changed: int) -> frozenset[str]:
-    """Names of a library's dynamic symbols, without versions; ``changed`` is when it was."""
-    lines = run_tool(["nm", "--dynamic", "--format=posix", which, str(library)]).splitlines()
-    return frozenset(line.split(" ")[0].partition("@")[0] for line in lines if line)
-
-
-def _asked_for(content: bytearray, library: Path) -> dict[str, int]:
-    """Where in a file the names of symbols stand that it has of others (ELF-64, gABI chapter 4).
-
-    Names that are the end of a longer one are left out.
-    """
-    if content[:6] != b"\x7fELF\x02\x01":
-        raise CompileError(f"'{library}' is no 64-bit little-endian library", value=str(library))
-    (table,) = struct.unpack_from("<Q", content, 0x28)
-    size, count = struct.unpack_from("<HH", content, 0x3A)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", content, table + n * size) for n in range(count)]
-    found: dict[str, int] = {}
-    for _, kind, _, _, start, length, strings, _, _, each in sections:
-        if kind != _SHT_DYNSYM:
-            continue
-        names = sections[strings][4]
-        for symbol in range(start, start + length, each):
-            name, _, _, section = struct.unpack_from("<IBBH", content, symbol)
-            if section == _SHN_UNDEF and name > 0 and content[names + name - 1] == 0:
-                at = names + name
-                found[content[at : content.index(b"\0", at)].decode()] = at
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,25 @@ def source_templates(
     Returns
     -------
     jinja2.Environment
-        Its templates may include those that backends share.
+        Its templates may include those that backends share. The same one for equal arguments: a
+        template becomes Python code once in a process, which takes longer than filling it in.
     """
+    return _environment(
+        folder, tuple(sorted((filters or {}).items())), tuple(sorted(options.items()))
+    )
+
+
+@functools.cache
+def _environment(
+    folder: Path,
+    filters: tuple[tuple[str, Callable[..., str]], ...],
+    options: tuple[tuple[str, Any], ...],
+) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([folder, _SHARED]),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
-        **options,
+        **dict(options),
     )
-    environment.filters.update(filters or {})
+    environment.filters.update(filters)
     return environment

@@ -10,6 +10,7 @@ from collage.backends.contract import BackendTarget
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.cost.processes.protocol import Message
 from collage.cost.workload.data import DataSpec
+from collage.cost.workload.module_text import from_text, to_text
 from collage.cost.workload.workload import Workload
 
 
@@ -52,7 +53,7 @@ class WorkloadMessage(Message, frozen=True):
     def of(cls, workload: Workload) -> WorkloadMessage:
         """The message that says it."""
         return cls(
-            tvm.ir.save_json(workload.module),
+            to_text(workload.module),
             workload.constants,
             workload.inputs,
             workload.bounds,
@@ -63,7 +64,7 @@ class WorkloadMessage(Message, frozen=True):
     def workload(self) -> Workload:
         """What it says."""
         return Workload(
-            tvm.ir.load_json(self.module),
+            from_text(self.module),
             self.constants,
             self.inputs,
             self.bounds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import shutil
 import time
@@ -40,8 +41,9 @@ def build(request: Build) -> Built:
     library = compile_module(mod, [target], request.folder / "model.so", context)
     stage_to_measure(library)
     form = fewest_digits([target])
-    references = References(request.references)
-    _write_test_data(workload, mod, request.seed, form, request.folder, references)
+    _write_test_data(
+        workload, mod, request.seed, form, request.folder, _references(request.references)
+    )
     return Built(library=library.path, build_sec=time.perf_counter() - begin)
 
 
@@ -86,6 +88,11 @@ def tune(request: Tune, tell: Callable[[Tuned], None]) -> Tuned:
         else:
             backend.tune(made, target, request.context)
     return Tuned(workloads=(), is_over=True)
+
+
+@functools.cache
+def _references(folder: Path) -> References:
+    return References(folder)
 
 
 def compile_model(request: CompileModel) -> Compiled:

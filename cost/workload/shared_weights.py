@@ -15,6 +15,7 @@ from tvm import ir, relax
 from collage.backends.relax.constant_data import constant_data
 from collage.cost.workload.arrays import load_arrays, save_arrays
 from collage.cost.workload.canonical import ConstantCollector, Rebuilder
+from collage.cost.workload.module_text import from_text, to_text
 
 
 def module_file(folder: Path, index: int) -> Path:
@@ -57,7 +58,7 @@ def write_modules(modules: Sequence[tvm.IRModule], folder: Path) -> int:
     """
     collector = ConstantCollector()
     for index, module in enumerate(modules):
-        text = tvm.ir.save_json(_WithConstants(collector).module(module))
+        text = to_text(_WithConstants(collector).module(module))
         module_file(folder, index).write_text(text, encoding="utf-8")
     arrays = [constant_data(constant) for constant in collector.constants]
     save_arrays(weights_folder(folder), arrays)
@@ -80,7 +81,7 @@ def read_module(module: Path, weights: Path) -> tvm.IRModule:
         Its constants are as they were written, of the same values.
     """
     constants = [relax.const(array, array.dtype.name) for array in load_arrays(weights)]
-    mod = tvm.ir.load_json(module.read_text(encoding="utf-8"))
+    mod = from_text(module.read_text(encoding="utf-8"))
     return _WithConstants(lambda constant, _: constant, constants).module(mod)
 
 

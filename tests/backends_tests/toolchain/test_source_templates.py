@@ -36,3 +36,12 @@ def test_a_value_that_is_not_given_is_an_error(folder: Path) -> None:
     template = source_templates(folder, {"twice": str}).get_template("a.c.jinja")
     with pytest.raises(jinja2.UndefinedError, match="'value' is undefined"):
         template.render(on=True)
+
+
+def test_templates_become_code_once(folder: Path) -> None:
+    """A search renders the same template for hundreds of candidates."""
+    filters = {"twice": str}
+    assert source_templates(folder, filters) is source_templates(folder, dict(filters))
+    first = source_templates(folder, filters).get_template("a.c.jinja")
+    assert source_templates(folder, filters).get_template("a.c.jinja") is first
+    assert source_templates(folder, filters, trim_blocks=True).trim_blocks

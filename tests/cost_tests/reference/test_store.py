@@ -13,6 +13,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.toolchain.artifact_cache import evict_oldest
 from collage.cost.reference.store import References
 from collage.cost.workload.content import content_key
 from tests.cost_tests.support import external_partition, native_partition, tensor
@@ -138,3 +139,31 @@ def test_builders_that_ask_at_once_wait_for_one(tmp_path: Path) -> None:
     ]
     assert [sharer.communicate()[0] for sharer in sharers] == ["the data\n"] * 3
     assert len((tmp_path / "computed").read_text()) == 1
+
+
+def test_the_folder_is_gone_through_once_it_may_be_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with every candidate: each look takes longer the more there are."""
+    looks: list[int] = []
+
+    def look(folder: Path, limit_bytes: int) -> None:
+        looks.append(len(made))
+        evict_oldest(folder, limit_bytes)
+
+    monkeypatch.setattr("collage.cost.reference.store.evict_oldest", look)
+    references, made = References(tmp_path / "references", limit_bytes=1600), []
+    for number in range(40):
+        made.append(number)
+        references.link(f"{number}", tmp_path / f"job{number}", write_thirty_bytes)
+    left = sum(p.stat().st_size for p in (tmp_path / "references").rglob("data"))
+    assert len(looks) == 10 and looks[0] == 1
+    assert 40 * 30 <= left <= 1600
+    for number in range(40, 200):
+        references.link(f"{number}", tmp_path / f"job{number}", write_thirty_bytes)
+    left = sum(p.stat().st_size for p in (tmp_path / "references").rglob("data"))
+    assert left <= 1600 + 1600 / 16
+
+
+def write_thirty_bytes(folder: Path) -> None:
+    (folder / "data").write_bytes(bytes(30))
