@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import tvm
@@ -11,6 +11,7 @@ from tvm import relax
 from collage.backends.contract.errors import SearchError
 from collage.search.bindings import op_kind, op_name, post_dfs, used_vars
 from collage.search.op_kinds import OpKind
+from collage.search.seam import Seam
 
 __all__ = ["DataflowGraph", "OpKind", "bits", "mask_key"]
 
@@ -243,6 +244,40 @@ class DataflowGraph:
     def descendants(self, index: int) -> int:
         """Bit mask of everything that depends on this binding, itself not included."""
         return self._descendants[index]
+
+    @property
+    def plain(self) -> DataflowGraph:
+        """The graph that rules find candidates in: this one, unless conversions were put between
+        its bindings, see :class:`~collage.search.layouts.LayoutGraph`."""
+        return self
+
+    seams: tuple[Seam, ...] = ()
+    """Tensors that may have another layout at partition borders."""
+
+    def aliases(self, nodes: int) -> Mapping[int, int]:
+        """Bindings of a partition that have the value of another binding there, and of which."""
+        return {}
+
+    def idle(self, nodes: int) -> int:
+        """Bit mask of the bindings that a partition has, and need not compute."""
+        return 0
+
+    def users(self, index: int, nodes: int) -> int:
+        """What uses a binding's value where some bindings are one partition.
+
+        Parameters
+        ----------
+        index : int
+            The binding.
+        nodes : int
+            Bit mask of the partition.
+
+        Returns
+        -------
+        int
+            Bit mask, in the partition and outside.
+        """
+        return self.succs(index)
 
     def is_output(self, index: int) -> bool:
         """Whether the function returns this binding's value, alone or in a tuple."""

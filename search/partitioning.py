@@ -204,9 +204,11 @@ def validate(graph: DataflowGraph, partitioning: Partitioning) -> None:
 
 
 def _validate_composites(graph: DataflowGraph, candidate: Candidate) -> None:
-    inside = 0
+    inside, aliases = 0, graph.aliases(candidate.nodes)
     for composite in candidate.composites:
-        used = SubGraph(graph, composite.nodes).input & candidate.nodes
+        read = SubGraph(graph, composite.nodes).input & candidate.nodes
+        used = sum({1 << aliases.get(index, index) for index in bits(read)}) & candidate.nodes
+        used &= ~composite.nodes
         if composite.nodes & inside or used & ~inside:
             raise SearchError(
                 f"{describe(graph, candidate)}: composite '{composite.name}' overlaps another or "
@@ -214,7 +216,7 @@ def _validate_composites(graph: DataflowGraph, candidate: Candidate) -> None:
                 value=composite,
             )
         inside |= composite.nodes
-    if candidate.composites and inside != candidate.nodes:
+    if candidate.composites and inside != candidate.nodes & ~graph.idle(candidate.nodes):
         raise SearchError(
             f"{describe(graph, candidate)}: its composites are not all of it", value=candidate
         )

@@ -50,6 +50,26 @@ class Restrictions:
         """Whether a candidate may be used."""
         return candidate.inline or not candidate.nodes & self.closed_to(candidate.backend)
 
+    def renumbered(self, numbers: Mapping[int, int]) -> Restrictions:
+        """The same for a graph that has other numbers; bindings without one are left out.
+
+        Parameters
+        ----------
+        numbers : mapping of int to int
+            By index here, the one there.
+
+        Examples
+        --------
+        >>> Restrictions({"onednn": {1: "banned", 2: "banned"}}).renumbered({1: 5}).closed
+        {'onednn': {5: 'banned'}}
+        """
+        return Restrictions(
+            {
+                name: {numbers[index]: why for index, why in nodes.items() if index in numbers}
+                for name, nodes in self.closed.items()
+            }
+        )
+
     def reason(self, candidate: Candidate) -> str:
         """Why a candidate may not be used; empty where it may."""
         if self.allow(candidate):

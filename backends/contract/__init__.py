@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         RequiresLibraries,
         RunsElsewhere,
         ShipsLibraries,
+        TakesLayouts,
         Tunable,
         TunesOneByOne,
     )
@@ -83,6 +84,7 @@ __all__ = [
     "Roofline",
     "RunsElsewhere",
     "ShipsLibraries",
+    "TakesLayouts",
     "TargetSet",
     "TensorBackend",
     "Tunable",
@@ -114,6 +116,7 @@ __getattr__, __dir__ = on_demand(
             "RequiresLibraries",
             "RunsElsewhere",
             "ShipsLibraries",
+            "TakesLayouts",
             "Tunable",
             "TunesOneByOne",
         ),

@@ -22,6 +22,7 @@ from collage.backends.contract import (
     Precision,
     Precompiles,
     Roofline,
+    TakesLayouts,
     Verdict,
 )
 from collage.backends.devices.cpu_flags import cpu_flags_here
@@ -31,10 +32,13 @@ from collage.backends.onednn.options import BFLOAT16_FLAGS, BYTES_FLAGS, OnednnO
 from collage.backends.onednn.patterns import pattern_table
 from collage.backends.onednn.patterns.products import multiplies
 from collage.backends.relax.byte_products import accepts_bytes
+from collage.backends.relax.calls.layouts import depends_on_layout
 from collage.backends.toolchain.compiling import Compilation
 
 
-class OnednnBackend(ExternalBackend, BundlesLibraries, HoldsMemory, JudgesRegions, Precompiles):
+class OnednnBackend(
+    ExternalBackend, BundlesLibraries, HoldsMemory, JudgesRegions, Precompiles, TakesLayouts
+):
     """Regions of convolutions, matrix products and what stands between them, through oneDNN.
 
     Examples
@@ -61,6 +65,9 @@ class OnednnBackend(ExternalBackend, BundlesLibraries, HoldsMemory, JudgesRegion
             Precision.BFLOAT16: {"precision": "bfloat16"},
             Precision.INT8: {"precision": "int8"},
         }
+
+    def takes_other_layout(self, operators: Sequence[relax.Expr], target: BackendTarget) -> bool:
+        return any(map(depends_on_layout, operators))
 
     def accepts_region(self, operators: Sequence[relax.Expr], target: BackendTarget) -> Verdict:
         if target.options.precision == "float32":

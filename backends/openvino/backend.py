@@ -22,6 +22,7 @@ from collage.backends.contract import (
     Precompiles,
     Roofline,
     ShipsLibraries,
+    TakesLayouts,
     Verdict,
 )
 from collage.backends.devices.cpu_flags import cpu_flags_here
@@ -30,10 +31,13 @@ from collage.backends.openvino.library import cpu_capabilities, find_installatio
 from collage.backends.openvino.options import BFLOAT16_FLAGS, CAPABILITIES, OpenvinoOptions
 from collage.backends.openvino.patterns import pattern_table
 from collage.backends.relax.byte_products import accepts_bytes
+from collage.backends.relax.calls.layouts import depends_on_layout
 from collage.backends.toolchain.compiling import Compilation
 
 
-class OpenvinoBackend(ExternalBackend, HoldsMemory, ShipsLibraries, JudgesRegions, Precompiles):
+class OpenvinoBackend(
+    ExternalBackend, HoldsMemory, ShipsLibraries, JudgesRegions, Precompiles, TakesLayouts
+):
     """Regions of a network through OpenVINO.
 
     Examples
@@ -69,6 +73,9 @@ class OpenvinoBackend(ExternalBackend, HoldsMemory, ShipsLibraries, JudgesRegion
 
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
         return pattern_table()
+
+    def takes_other_layout(self, operators: Sequence[relax.Expr], target: BackendTarget) -> bool:
+        return any(map(depends_on_layout, operators))
 
     def accepts_region(self, operators: Sequence[relax.Expr], target: BackendTarget) -> Verdict:
         precision = target.options.precision

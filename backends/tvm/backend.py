@@ -18,6 +18,7 @@ from collage.backends.contract import (
     NativeBackend,
     PatternTriple,
     Roofline,
+    TakesLayouts,
 )
 from collage.backends.contract.errors import TargetError
 from collage.backends.devices import CPU, CUDA, device_of
@@ -25,10 +26,11 @@ from collage.backends.tvm import cpu, cuda
 from collage.backends.tvm import tuning as tune
 from collage.backends.tvm.common.lower import lower_apart, lower_module
 from collage.backends.tvm.cpu.schedules import Machine
+from collage.backends.tvm.layouts import takes_any_order
 from collage.backends.tvm.options import TVMOptions
 
 
-class TVMBackend(NativeBackend):
+class TVMBackend(NativeBackend, TakesLayouts):
     """Runs every operator that TVM can legalize: through LLVM on a CPU, as CUDA on a GPU.
 
     Examples
@@ -65,6 +67,9 @@ class TVMBackend(NativeBackend):
     def patterns(self, target: BackendTarget) -> Sequence[PatternTriple]:
         """None: its candidates come from operator kinds, not from patterns."""
         return ()
+
+    def takes_other_layout(self, operators: Sequence[relax.Expr], target: BackendTarget) -> bool:
+        return takes_any_order(operators)
 
     def lower(
         self, mod: tvm.IRModule, target: BackendTarget, context: BuildContext

@@ -107,7 +107,11 @@ class AdditiveTimes:
         self, graph: DataflowGraph, work: GraphWork, alike: Callable[[int], Hashable]
     ) -> None:
         self._work = work
-        heavy = [i for i in range(len(graph)) if graph.op_kind(i) not in _FOLLOWS]
+        # Conversions are no work, but what a partition takes with another layout at its border is
+        # something else than without.
+        turned = {i for seam in graph.seams for i in bits(seam.mask)}
+        heavy = [i for i in range(len(graph)) if graph.op_kind(i) not in _FOLLOWS or i in turned]
+        self._graph = graph
         self._heavy = sum(1 << index for index in heavy)
         # The call itself, and what crosses its border, come before the operators.
         numbers: dict[Hashable, int] = {}
@@ -173,7 +177,7 @@ class AdditiveTimes:
         """Terms by number, and how much of each there is."""
         if nodes not in self._terms:
             amounts = {0: 1.0, 1: float(self._work.of(nodes).bytes)}
-            for index in bits(nodes & self._heavy):
+            for index in bits(nodes & self._heavy & ~self._graph.idle(nodes)):
                 number = self._number[index]
                 amounts[number] = amounts.get(number, 0.0) + 1.0
             self._terms[nodes] = tuple(sorted(amounts.items()))

@@ -71,16 +71,19 @@ class Likenesses:
         place: dict[Hashable, int] = {}
         outside: dict[Hashable, int] = {}
         text: list[int] = []
-        for index in bits(nodes):
+        aliases = self._graph.aliases(nodes)
+        for index in bits(nodes & ~self._graph.idle(nodes)):
             form = self._form(index)
             text.append(form.number)
-            for what, kind in form.reads:
+            for read, kind in form.reads:
+                what = aliases.get(read, read) if isinstance(read, int) else read
                 if what in place:
                     text.append(-1 - place[what])
                 else:
                     text += (outside.setdefault(what, len(outside)), kind)
             place[index] = len(place)
-            text.append(bool(self._graph.succs(index) & ~nodes or self._graph.is_output(index)))
+            users = self._graph.users(index, nodes)
+            text.append(bool(users & ~nodes or self._graph.is_output(index)))
         composites = tuple(
             (one.name, *(place[index] for index in bits(one.nodes))) for one in candidate.composites
         )

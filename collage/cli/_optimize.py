@@ -92,9 +92,7 @@ def _optimize(
     ] = None,
     single_backend: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="No search: this backend wherever it can, TVM elsewhere."
-        ),
+        typer.Option(metavar="NAME", help="No search: this backend where it can, TVM elsewhere."),
     ] = None,
     covers: Annotated[
         int, typer.Option(min=1, metavar="K", help="Time the best K of the search's covers whole.")
@@ -113,6 +111,9 @@ def _optimize(
             metavar="PATTERN=BACKEND",
             help="This backend may not: --ban nn.softmax=onednn; repeatable.",
         ),
+    ] = None,
+    layouts: Annotated[
+        str | None, typer.Option(help="To choose from between partitions: plain,channels_last.")
     ] = None,
     memory_limit: Annotated[
         str | None,
@@ -259,6 +260,7 @@ def _optimize(
                 covers=covers,
                 pin=pins,
                 ban=bans,
+                layouts=layouts.split(",") if layouts else None,
                 memory_limit_bytes=limit_bytes,
                 max_error=max_error,
                 precision=precision,

@@ -19,9 +19,9 @@ from collage.backends.contract import (
 from collage.passes.align_weights import align_weights
 from collage.passes.in_bytes import BytesOf, rounding
 from collage.rewrite import map_leaves
-from collage.search.bindings import used_vars
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph, bits
+from collage.search.layouts import reads, renamed
 from collage.search.partitioning import Partitioning
 
 
@@ -123,7 +123,9 @@ def partition_names(partitioning: Partitioning) -> dict[str, Candidate]:
     return names
 
 
-def boundary(graph: DataflowGraph, nodes: int) -> tuple[list[relax.Var], list[relax.Var]]:
+def boundary(
+    graph: DataflowGraph, nodes: int, within: int | None = None
+) -> tuple[list[relax.Var], list[relax.Var]]:
     """The variables that enter a node set, in order of first use, and those that leave it.
 
     Parameters
@@ -132,22 +134,25 @@ def boundary(graph: DataflowGraph, nodes: int) -> tuple[list[relax.Var], list[re
         Whose bindings the set holds.
     nodes : int
         Bit mask.
+    within : int, optional
+        The partition that it is a part of, if it is none itself.
 
     Returns
     -------
     inputs, outputs : list of relax.Var
         Of the graph's function.
     """
+    whole = nodes if within is None else within
     inside = set()
     inputs: dict[relax.Var, None] = {}
     outputs: list[relax.Var] = []
-    for index in bits(nodes):
+    for index in bits(nodes & ~graph.idle(whole)):
         binding = graph.bindings[index]
-        for var in used_vars(binding.value):
+        for var in reads(graph, index, whole):
             if var not in inside:
                 inputs[var] = None
         inside.add(binding.var)
-        if graph.is_output(index) or graph.succs(index) & ~nodes:
+        if graph.is_output(index) or graph.users(index, whole) & ~nodes:
             outputs.append(binding.var)
     return list(inputs), outputs
 
@@ -160,9 +165,12 @@ def _renamed(expr: relax.Expr, names: Mapping[relax.Var, relax.Expr]) -> relax.E
 class _Region:
     """Builds the function of a node set: parameters, renamed bindings, result."""
 
-    def __init__(self, inputs: Sequence[relax.Var], prefix: str) -> None:
+    def __init__(
+        self, inputs: Sequence[relax.Var], prefix: str, same: Mapping[relax.Var, relax.Var]
+    ) -> None:
         self.params = [relax.Var(f"{prefix}{i}", var.ty) for i, var in enumerate(inputs)]
         self.mapping: dict[relax.Var, relax.Expr] = dict(zip(inputs, self.params, strict=True))
+        self.same = same
         self.bindings: list[relax.VarBinding] = []
 
     def bind(self, var: relax.Var, value: relax.Expr) -> None:
@@ -172,10 +180,14 @@ class _Region:
         """Bind what a node set holds, its variables renamed; some of it computed in bytes."""
         for index in bits(nodes):
             binding = graph.bindings[index]
-            value = _renamed(binding.value, self.mapping)
+            value = map_leaves(binding.value, self.renamed)
             if in_bytes is not None:
                 value = in_bytes.value(index, value, self.fresh)
             self.bind(binding.var, value)
+
+    def renamed(self, leaf: relax.Expr) -> relax.Expr:
+        """What a variable or constant of the graph is here."""
+        return self.mapping[self.same.get(leaf, leaf)] if isinstance(leaf, relax.Var) else leaf
 
     def fresh(self, value: relax.Expr, ty: relax.Type) -> relax.Var:
         """A variable for what the graph has none for."""
@@ -219,10 +231,17 @@ class _MainWriter:
         return var
 
     def emit_inline(self, candidate: Candidate) -> None:
-        for index in bits(candidate.nodes):
+        for index in bits(candidate.nodes & ~self.graph.idle(candidate.nodes)):
             binding = self.graph.bindings[index]
             value = _renamed(binding.value, self.mapping)
             self.mapping[binding.var] = self._bind(f"h{index}", value, binding.var.ty)
+        self._note_same(candidate)
+
+    def _note_same(self, candidate: Candidate) -> None:
+        """What has another one's value in a partition is that one outside, too."""
+        for var, source in renamed(self.graph, candidate.nodes).items():
+            if source in self.mapping:
+                self.mapping[var] = self.mapping[source]
 
     def emit_partition(self, candidate: Candidate, name: str) -> None:
         inputs, outputs = boundary(self.graph, candidate.nodes)
@@ -232,8 +251,8 @@ class _MainWriter:
             if backend.aligned_weights:
                 function = align_weights(function)
         else:
-            region = _Region(inputs, "x")
-            region.take(self.graph, candidate.nodes)
+            region = _Region(inputs, "x", renamed(self.graph, candidate.nodes))
+            region.take(self.graph, candidate.nodes & ~self.graph.idle(candidate.nodes))
             attrs: dict[str, object] = {PARTITION_ATTR: candidate.backend}
             if isinstance(backend, NativeBackend):
                 attrs |= backend.partition_attributes(candidate.target.options)
@@ -246,10 +265,11 @@ class _MainWriter:
         result = self._bind(f"{name}_out", call, function.ret_ty)
         if len(outputs) == 1:
             self.mapping[outputs[0]] = result
-            return
-        for i, var in enumerate(outputs):
-            item = relax.TupleGetItem(result, i)
-            self.mapping[var] = self._bind(f"{name}_out{i}", item, var.ty)
+        else:
+            for i, var in enumerate(outputs):
+                item = relax.TupleGetItem(result, i)
+                self.mapping[var] = self._bind(f"{name}_out{i}", item, var.ty)
+        self._note_same(candidate)
 
     def finish(self, params: Sequence[relax.Var], body: relax.Expr) -> tvm.IRModule:
         value = _renamed(body, self.mapping)
@@ -280,14 +300,15 @@ def _external_function(
     outputs: Sequence[relax.Var],
     name: str,
 ) -> relax.Function:
-    region = _Region(inputs, "x")
+    same = renamed(graph, candidate.nodes)
+    region = _Region(inputs, "x", same)
     in_bytes = BytesOf(graph, candidate)
     exact: dict[relax.Var, relax.Expr] = {}
     for var in inputs:
         _round(region, var, in_bytes, exact)
     for composite in candidate.composites:
-        inner_inputs, inner_outputs = boundary(graph, composite.nodes)
-        inner = _Region(inner_inputs, "c")
+        inner_inputs, inner_outputs = boundary(graph, composite.nodes, candidate.nodes)
+        inner = _Region(inner_inputs, "c", same)
         inner.take(graph, composite.nodes, in_bytes)
         function = inner.function(inner_outputs, {"Composite": composite.name})
         args = [region.mapping[var] for var in inner_inputs]
@@ -310,7 +331,7 @@ def _round(
     if steps is None:
         return
     exact[var] = region.mapping[var]
-    inner = _Region([var], "c")
+    inner = _Region([var], "c", {})
     inner.mapping[var] = rounding(inner.params[0], steps, inner.fresh)
     function = inner.function([var], {"Composite": in_bytes.composite})
     region.mapping[var] = region.call(function, [exact[var]])

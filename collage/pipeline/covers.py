@@ -18,18 +18,22 @@ from collage.end_to_end import (
     baselines,
     without_search,
 )
+from collage.pipeline.layouts import LAYOUTS, compare_layouts
 from collage.pipeline.rival_contests import RivalContests
 from collage.report.data import EQUAL
 from collage.search.dataflow import DataflowGraph
+from collage.search.layouts import LayoutGraph
 from collage.search.partitioning import Partitioning
 from collage.search.restrictions import UNRESTRICTED, Restrictions
 from collage.search.rules import (
     Found,
+    LayoutsRule,
     PartitionRule,
     RestrictedRule,
     UndominatedRule,
     default_rules,
     last_resorts,
+    lifted,
 )
 from collage.search.strategies import SearchProgress, SearchResult, other_covers, search
 
@@ -195,7 +199,10 @@ def find_covers(
         should_stop=lambda: deadline.is_up,
     )
     more = [Contender(f"{FURTHER}{n}", one.partitioning) for n, one in enumerate(others, 2)]
-    return Covers((first, *seeds, *more), found, result, contests.remarks())
+    own = LAYOUTS[targets.device.channels_last]
+    layouts = compare_layouts(graph, found.candidates, costs, result.partitioning, own)
+    contenders = (first, *seeds, *more, *layouts.others)
+    return Covers(contenders, found, result, (*contests.remarks(), *layouts.remarks))
 
 
 def seeds_of(
@@ -229,6 +236,9 @@ def seeds_of(
     >>> [seed.name for seed in seeds_of(dataflow, resolve_targets(["llvm", "onednn"]), "greedy")]
     ['greedy']
     """
+    if isinstance(graph, LayoutGraph):
+        plain = seeds_of(graph.plain, targets, strategy, graph.on_plain(restrictions))
+        return [replace(one, partitioning=lifted(graph, one.partitioning)) for one in plain]
     if strategy == "search":
         return baselines(graph, targets, restrictions)
     return [Contender(strategy, without_search(graph, targets, strategy, restrictions))]
@@ -277,9 +287,13 @@ def find_candidates(
     ['onednn', 'tvm']
     """
     progress(ProgressEvent("enumerate", 0, 1, "looking for candidates"))
-    rule = RestrictedRule(default_rules(targets), restrictions)
-    with graph.checked(until.check):
-        found = UndominatedRule(rule).find(graph)
+    allowed = graph.on_plain(restrictions) if isinstance(graph, LayoutGraph) else restrictions
+    rule: PartitionRule = UndominatedRule(RestrictedRule(default_rules(targets), allowed))
+    with graph.plain.checked(until.check):
+        if isinstance(graph, LayoutGraph):
+            found = LayoutsRule(rule, targets).find(graph)
+        else:
+            found = rule.find(graph)
     progress(ProgressEvent("enumerate", 1, 1, f"{len(found.candidates)} candidates"))
     return found
 

@@ -26,6 +26,7 @@ from collage.pipeline.improving.corrected import CorrectedSearch
 from collage.pipeline.improving.refined import refine_winner
 from collage.pipeline.improving.second_look import SecondLook
 from collage.pipeline.inputs.samples import Inputs
+from collage.pipeline.layouts import with_layouts
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.memory_limit import MemoryLimit
 from collage.pipeline.precision.calibrated import calibrated
@@ -41,6 +42,7 @@ from collage.pipeline.results.result import Result
 from collage.pipeline.rival_contests import patience_sec
 from collage.pipeline.session import Session
 from collage.search.dataflow import DataflowGraph
+from collage.search.layouts import with_numbers_of
 from collage.search.restrictions import Restrictions
 from collage.search.rules import PartitionRule, RestrictedRule, last_resorts
 
@@ -65,14 +67,14 @@ class Search:
         What it gave when it was.
     prefetch : Prefetch
         What is being compiled in the background.
-    strategy, covers, pin, ban, refine_trials, refine_storage, seed
+    strategy, covers, pin, ban, refine_trials, refine_storage, seed, memory_limit_bytes
         As :func:`collage.optimize` takes them.
-    memory_limit_bytes, max_error, calibration
-        As :func:`collage.optimize` takes them.
-    metric : Metric or None
-        What ``max_error`` is in terms of, if not outputs' largest difference.
+    max_error, calibration, metric
+        As :func:`collage.optimize` takes them; the metric is checked.
+    layouts : bool
+        Whether they are chosen, too.
     graphs : sequence of DataflowGraph
-        Of all functions: what is pinned or banned has to be in one of them.
+        Of all functions; what is pinned or banned is in one of them.
     log_is_of_use : bool
         Whether it held anything at the beginning, and may know what there is no time to measure.
     """
@@ -93,6 +95,7 @@ class Search:
     max_error: float | None = None
     calibration: str = AUTO
     metric: Metric | None = None
+    layouts: bool = False
     log_is_of_use: bool = True
 
     def best_of(self, imported: Imported, budget: Budget, inputs: Inputs | None) -> Result:
@@ -128,15 +131,17 @@ class Search:
         imported = prepare_module(imported, targets, self.seed, progress)
         if self.max_error is not None and computes_in_bytes(targets):
             imported = calibrated(imported, inputs, self.calibration, self.seed, progress)
+        imported = with_layouts(imported, targets.device) if self.layouts else imported
         budget.operators = len(imported.graph)
         measuring = NEVER if replay else budget.measuring
         costs = WorkloadCosts(imported.mod, imported.graph, self.asked, measuring)
         comparison = costing.comparison(
             *(imported, costs, self.seed, inputs, self.max_error, self.metric)
         )
-        wishes = restrict(imported.graph, targets, self.pin, self.ban, self.graphs)
+        wishes = restrict(imported.graph.plain, targets, self.pin, self.ban, self.graphs)
+        restrictions = with_numbers_of(imported.graph, wishes.restrictions)
         began = budget.elapsed_sec
-        seeds = seeds_of(imported.graph, targets, self.strategy, wishes.restrictions)
+        seeds = seeds_of(imported.graph, targets, self.strategy, restrictions)
         matching_sec = budget.elapsed_sec - began
         limit = MemoryLimit(imported, targets, comparison, self.memory_limit_bytes)
         hand = stack.enter_context(AnswerInHand(comparison, budget, progress))
@@ -148,7 +153,7 @@ class Search:
             self._let_answer(hand, comparison)
         look = SecondLook(comparison, replay=replay, progress=progress)
         covering = _Covering(
-            *(self, imported, budget, seeds, wishes.restrictions, measuring),
+            *(self, imported, budget, seeds, restrictions, measuring),
             looking=NEVER if replay or not small else self.looking(budget, matching_sec),
             errors=errors,
             limit=limit,

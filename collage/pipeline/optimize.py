@@ -27,6 +27,7 @@ from collage.pipeline.expected_buckets import expected_buckets
 from collage.pipeline.imported import import_functions
 from collage.pipeline.inputs.arguments import require_well_formed
 from collage.pipeline.inputs.samples import Inputs
+from collage.pipeline.layouts import chooses_layouts
 from collage.pipeline.limits import Budget, answering, few_own_threads
 from collage.pipeline.one_function import Search
 from collage.pipeline.precision.calibration import AUTO, check_method
@@ -54,6 +55,7 @@ def optimize(
     covers: int = 1,
     pin: Wishes | None = None,
     ban: Wishes | None = None,
+    layouts: Sequence[str] | None = None,
     memory_limit_bytes: int | None = None,
     max_error: float | None = None,
     precision: Sequence[str] | None = None,
@@ -111,6 +113,10 @@ def optimize(
         By pattern, the backends that alone may run what it matches, or that may not; the pattern is
         held against operators' types and nodes' names, see :doc:`/deploy`. All that is compared
         keeps to them. ``pin={"backbone.*": "onednn"}``, ``ban={"nn.softmax": "onednn"}``.
+    layouts : sequence of str, optional
+        With ``["plain", "channels_last"]`` the search chooses for each picture between partitions
+        whether its channels come first or last, see :doc:`/measuring`. By default they come first
+        on a CPU and last on a GPU.
     memory_limit_bytes : int, optional
         The most that weights, their copies, activations and workspace may take together, as the
         report states it, see :doc:`/deploy`. Whoever takes more is not compared, and the search
@@ -230,6 +236,7 @@ def optimize(
         )
         targets, progress = session.targets, session.progress
         check_strategy(strategy, targets)
+        choosing = chooses_layouts(layouts, targets.device, max_error)
         budget.parallel = policy_of(targets.device).builders()
         costing = choose_costing(session, cost_model, budget, engine)
         needed = [] if replay else taking_part(strategy, targets)
@@ -242,6 +249,7 @@ def optimize(
             covers=covers,
             pin=pin,
             ban=ban,
+            layouts=choosing,
             memory_limit_bytes=memory_limit_bytes,
             max_error=max_error,
             calibration=calibration,

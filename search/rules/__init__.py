@@ -23,12 +23,14 @@ from collage.search.rules.filters.restricted import RestrictedRule
 from collage.search.rules.fuse_ops import FuseOpsRule
 from collage.search.rules.host import HostRule
 from collage.search.rules.last_resort import LAST_RESORT, LastResortRule, last_resorts
+from collage.search.rules.layouts import LAYOUTS, LayoutsRule, lifted
 from collage.search.rules.op_kind import OpKindRule
 from collage.search.rules.regions import RegionLimits, RegionsRule
 from collage.search.rules.union import UnionRule
 
 __all__ = [
     "LAST_RESORT",
+    "LAYOUTS",
     "AcceptedRule",
     "CombineLimits",
     "CombineRule",
@@ -41,6 +43,7 @@ __all__ = [
     "JoinByKind",
     "Joiner",
     "LastResortRule",
+    "LayoutsRule",
     "MatchRule",
     "OnlyValidRule",
     "OpKindRule",
@@ -53,4 +56,5 @@ __all__ = [
     "UnionRule",
     "default_rules",
     "last_resorts",
+    "lifted",
 ]

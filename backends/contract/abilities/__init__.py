@@ -14,6 +14,7 @@ from collage.backends.contract.abilities.deploying import (
     RequiresLibraries,
     ShipsLibraries,
 )
+from collage.backends.contract.abilities.layouts import TakesLayouts
 from collage.backends.contract.abilities.preparing import PreparesModules, PreparesPartitions
 from collage.backends.contract.abilities.refusing import (
     JudgesRegions,
@@ -35,6 +36,7 @@ __all__ = [
     "RequiresLibraries",
     "RunsElsewhere",
     "ShipsLibraries",
+    "TakesLayouts",
     "Tunable",
     "TunesOneByOne",
 ]

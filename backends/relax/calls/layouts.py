@@ -92,3 +92,33 @@ def permutation(expr: relax.Expr) -> list[int] | None:
     axes = expr.attrs.axes
     given = list(reversed(range(rank))) if axes is None else [int(axis) for axis in axes]
     return [axis % rank for axis in given]
+
+
+_ALONG_CHANNELS = frozenset(
+    f"relax.{name}" for name in ("mean", "sum", "max", "nn.softmax", "nn.group_norm", "concat")
+)
+
+
+def depends_on_layout(value: relax.Expr) -> bool:
+    """Whether what an operator takes may depend on where its pictures have their channels.
+
+    Parameters
+    ----------
+    value : relax.Expr
+        A binding's.
+
+    Returns
+    -------
+    bool
+        True of convolutions, pools and resizing, and of what goes along an axis.
+
+    Examples
+    --------
+    >>> x = relax.Var("x", relax.TensorType((1, 2, 4, 4), "float32"))
+    >>> depends_on_layout(relax.op.nn.max_pool2d(x)), depends_on_layout(relax.op.nn.relu(x))
+    (True, False)
+    """
+    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+        return False
+    named = any(hasattr(value.attrs, name) for name in ("data_layout", "layout"))
+    return named or str(value.op.name) in _ALONG_CHANNELS
