@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +37,12 @@ from collage.backends.relax.modules.weights_beside import (
     take_weights_from_files,
 )
 from collage.backends.toolchain.weight_files import FOLDER
+
+PASSES = {"tirx.use_async_copy": True}
+"""What TVM's compiler is told of every module: copies that schedules mark go past registers.
+
+Without it they are made at once, as right and slower.
+"""
 
 
 def lower_native(
@@ -229,10 +234,9 @@ def _compile_with_tvm(
     *,
     cuda_graph: bool,
 ) -> relax.VMExecutable:
-    config = {"relax.backend.use_cuda_graph": True}
-    capturing = tvm.transform.PassContext(config=config) if cuda_graph else nullcontext()
+    config = {**PASSES, "relax.backend.use_cuda_graph": cuda_graph}
     try:
-        with capturing:
+        with tvm.transform.PassContext(config=config):
             return tvm.compile(mod, target=device, relax_pipeline=pipeline)
     except (RuntimeError, ValueError, TypeError) as err:
         # An error of ours has lost its type on the way through TVM's compiler.

@@ -1,4 +1,4 @@
-"""TVM's products on tensor cores by tile and by parts of their sums, and what cuDNN takes for them.
+"""TVM's products on tensor cores by tile, parts of sums, and stages that operands come ahead.
 
     python -m benchmarks.gpu.tiles --out out [--match channels] [--budget 300]
 
@@ -10,6 +10,7 @@ timed as candidates are. A line each in ``tiles.jsonl``, a table in ``tiles.md``
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import multiprocessing
@@ -36,7 +37,11 @@ from collage.cost.config import MeasureConfig
 from collage.cost.processes.staging import load_requirements
 
 _SMS = 132
-_CHOSEN, _CUDNN = "chosen", "cudnn"
+_CHOSEN, _ONE_AHEAD = "chosen", "one stage ahead"
+_PARTS = (2, 3, 6, 9, 18)
+_AS_IT_IS = {
+    name: getattr(tensor_core, name) for name in ("choose_tile", "choose_parts", "stages_ahead")
+}
 
 CONVOLUTIONS: dict[str, tuple[Sequence[int], Sequence[int], dict[str, Any]]] = {
     # Few tiles with long sums.
@@ -110,23 +115,22 @@ def choices(name: str) -> list[tuple[Tile, tuple[int, ...]]]:
     rows, columns, terms = extents_of(name)
     found = []
     for tile in TILES + NARROW:
-        if tile in NARROW and columns > 16:
-            continue
-        if tile.columns >= 2 * max(columns, 16) or tile.rows >= 4 * max(rows, 16):
+        narrow = tile in NARROW and columns > 16
+        if narrow or tile.columns >= 2 * max(columns, 16) or tile.rows >= 4 * max(rows, 16):
             continue
         blocks = tile.blocks(1, rows, columns)
         counts: dict[int, tuple[int, ...]] = {}
         for cut in split_sums.cuts(terms):
             counts.setdefault(math.prod(cut), cut)
         for count, cut in sorted(counts.items()):
-            least = math.prod(terms) // count >= 4 * 16 * tile.depth
-            if count == 1 or (least and blocks * count <= 3 * _SMS and count in (2, 3, 4, 6, 9)):
+            enough = math.prod(terms) // count >= 2 * 16 * tile.depth
+            if count == 1 or (enough and blocks * count <= 4 * _SMS and count in _PARTS):
                 found.append((tile, cut))
     return found
 
 
 def compile_choice(
-    name: str, tile: Tile | None, cut: tuple[int, ...] | None, backend: str, place: Path
+    name: str, tile: Tile | None, cut: tuple[int, ...] | None, place: Path, *, ahead: bool = True
 ) -> Path:
     """Compile a problem, in a process of its own.
 
@@ -136,16 +140,20 @@ def compile_choice(
         Of the problem.
     tile, cut
         What is to be chosen; None for what the schedule chooses.
-    backend : str
-        ``tvm`` or ``cudnn``.
     place : Path
         For what is compiled.
+    ahead : bool
+        Whether operands may be copied several stages ahead.
     """
-    if tile is not None and cut is not None:
-        for what, chosen in (("choose_tile", tile), ("choose_parts", cut)):
-            setattr(tensor_core, what, lambda *_, answer=chosen: answer)
+    chosen: dict[str, Any] = dict(_AS_IT_IS)
+    if tile is not None:
+        chosen.update(choose_tile=lambda *_: tile, choose_parts=lambda *_: cut)
+    if not ahead:
+        chosen["stages_ahead"] = lambda *_: 0
+    for what, function in chosen.items():
+        setattr(tensor_core, what, function)
     place.mkdir(parents=True, exist_ok=True)
-    case = CudaCase(name, backend, "", module_of(name))
+    case = CudaCase(name, "tvm", "", module_of(name))
     context = BuildContext(place / "cache", place / "work")
     return Path(compile_case(case, cuda_target(), place, context).path)
 
@@ -174,25 +182,25 @@ def _timed(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
     end = time.monotonic() + args.budget
     tasks: dict[Any, dict[str, Any]] = {}
-    # Not forked: a process with a GPU's context is no parent for others. One task a process, since
-    # what is chosen stays chosen in it.
+    # Not forked: a process with a GPU's context is no parent for others.
     spawn = multiprocessing.get_context("spawn")
     names = [name for name in (*CONVOLUTIONS, *PRODUCTS) if re.search(args.match, name)]
-    with ProcessPoolExecutor(args.jobs, mp_context=spawn, max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(args.jobs, mp_context=spawn) as pool:
 
-        def submit(name: str, what: str, tile: Tile | None, cut: Any, backend: str) -> None:
-            place = args.out / "tiles" / name / what
-            task = pool.submit(compile_choice, name, tile, cut, backend, place)
+        def submit(name: str, what: str, tile: Tile | None, cut: Any, *, ahead: bool) -> None:
+            place = args.out / "tiles" / name / what.replace("/", "_in_")
+            task = pool.submit(compile_choice, name, tile, cut, place, ahead=ahead)
             blocks = None if tile is None else tile.blocks(1, *extents_of(name)[:2])
             tasks[task] = {"name": name, "what": what, "blocks": blocks, "cut": cut}
 
         for name in names:
-            submit(name, _CHOSEN, None, None, "tvm")
-            submit(name, _CUDNN, None, None, "cudnn")
-        for name in names:
-            for tile, cut in choices(name):
+            submit(name, _CHOSEN, None, None, ahead=True)
+            submit(name, _ONE_AHEAD, None, None, ahead=False)
+        # All problems in turns, so that none is without a figure when time is out.
+        for turn in itertools.zip_longest(*([(n, *one) for one in choices(n)] for n in names)):
+            for name, tile, cut in filter(None, turn):
                 what = f"{tile.rows}x{tile.columns}x{16 * tile.depth}/{math.prod(cut)}"
-                submit(name, what, tile, cut, "tvm")
+                submit(name, what, tile, cut, ahead=True)
         session = CudaSession()
         try:
             for task in as_completed(tasks, timeout=max(1.0, end - time.monotonic())):
@@ -217,7 +225,7 @@ def _microseconds(library: Path, name: str, session: Any) -> float:
 
 
 def table_of(rows: Sequence[dict[str, Any]]) -> str:
-    """What is chosen beside cuDNN's, the best choice and the best without parts.
+    """What is chosen beside what else there is.
 
     Parameters
     ----------
@@ -225,8 +233,8 @@ def table_of(rows: Sequence[dict[str, Any]]) -> str:
         Lines of ``tiles.jsonl``.
     """
     lines = [
-        "| problem | rows, columns, terms | chosen us | cuDNN us | best us | which "
-        "| best whole us |",
+        "| problem | rows, columns, terms | chosen us | one stage ahead | best | which "
+        "| best in one part |",
         "| --- | --- | ---: | ---: | ---: | --- | ---: |",
     ]
     for name in dict.fromkeys(row["name"] for row in rows):
@@ -236,7 +244,7 @@ def table_of(rows: Sequence[dict[str, Any]]) -> str:
         whole = min((usec for what, usec in own.items() if what.endswith("/1")), default="")
         height, width, terms = extents_of(name)
         cells = [name, f"{height}, {width}, {math.prod(terms)}", mine.get(_CHOSEN, "")]
-        cells += [mine.get(_CUDNN, ""), own.get(best, ""), best, whole]
+        cells += [mine.get(_ONE_AHEAD, ""), own.get(best, ""), best, whole]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
 

@@ -23,8 +23,14 @@ _ROW = 8
 
 _MOST_PARTS = 32
 
-_STEP_US = 0.7
-"""What a block takes for one stage of shared memory: it waits for the next one."""
+_FIRST_US = 5.0
+"""What a kernel takes besides its stages."""
+
+_STEP_US = 0.5
+"""What a block takes for one stage of shared memory."""
+
+_AT_ONCE = 2.5
+"""Blocks that a multiprocessor runs beside each other in the time of one."""
 
 _SECOND_KERNEL_US = 3.0
 
@@ -64,7 +70,8 @@ def choose_parts(
     def microseconds(parts: tuple[int, ...]) -> float:
         count = math.prod(parts)
         steps = math.ceil(math.prod(terms) // count / stage)
-        time = math.ceil(blocks * count / num_sms) * steps * _STEP_US
+        crowd = max(1.0, blocks * count / num_sms / _AT_ONCE)
+        time = _FIRST_US + steps * crowd * _STEP_US
         if count > 1:
             time += _SECOND_KERNEL_US + 8 * results * count / _BYTES_PER_US
         return time

@@ -30,6 +30,7 @@ from tvm.s_tir.dlight.gpu.matmul import (
 from collage.backends.tvm.common.blocks import root_blocks
 from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.cuda.schedules._base import WARP, Gpu
+from collage.backends.tvm.cuda.schedules.ahead import is_plain_copy, one_condition, stages_ahead
 from collage.backends.tvm.cuda.schedules.split_sums import (
     choose_parts,
     schedule_total,
@@ -45,6 +46,10 @@ _SMALLEST = 8
 
 _FEWEST_COLUMNS = 2
 """Seven eighths of an operation are padding then, and it is still faster than any other kernel."""
+
+
+_SKEW = 8
+"""Elements between rows in shared memory, so that those of a column lie in several banks."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,19 @@ class Tile:
         the same scope, and then fail on the mixed types; results that outgrow every operand buffer
         are safe from that, and they are too large for static shared memory.
         """
-        return "shared" if self.rows * self.columns * 4 <= 36864 else "shared.dyn"
+        return "shared" if self.result_bytes <= 36864 else "shared.dyn"
+
+    @property
+    def result_bytes(self) -> int:
+        return self.rows * self.columns * 4
+
+    @property
+    def stage_bytes(self) -> int:
+        """Of both operands in one stage, whichever way the second one lies."""
+        depth, rows = MICRO * self.depth, self.rows + self.columns
+        return 2 * max(
+            rows * (depth + _SKEW), self.rows * (depth + _SKEW) + depth * (self.columns + _SKEW)
+        )
 
     def blocks(self, batch: int, rows: int, columns: int) -> int:
         """Blocks of threads that a product needs.
@@ -186,11 +203,11 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
     parts = choose_parts(terms, blocks, results, MICRO * tile.depth, gpu.num_sms)
     if math.prod(parts) == 1 or sizes[Kind.kIter_S] * math.prod(parts) > 65535:
         _Builder(sch, main, tile, gpu).build()
-        return sch.mod["main"]
+        return one_condition(sch.mod["main"])
     partial, total = split_sum(sch, main, parts)
     _Builder(sch, partial, tile, gpu, inline_behind=auto_inline_consumers).build()
     schedule_total(sch, total)
-    return sch.mod["main"]
+    return one_condition(sch.mod["main"])
 
 
 def _lanes_in_a_row(source: tirx.Buffer) -> int:
@@ -220,7 +237,10 @@ class _Builder:
         self.tile = tile
         self.gpu = gpu
         self.transposed_b = self._columns_outside()
-        self.most_lanes = [_lanes_in_a_row(region.source) for region in sch.get(main).reads]
+        self.lanes = [
+            self._lanes(operand, region.source)
+            for operand, region in enumerate(sch.get(main).reads)
+        ]
 
     def _columns_outside(self) -> bool:
         """Whether B's rows in memory run along K (weights OHWI) rather than along J."""
@@ -238,6 +258,7 @@ class _Builder:
         shared_b = self._stage(outer, 1, k0)
         auto_inline_producers(sch, shared_a)
         auto_inline_producers(sch, shared_b)
+        self._pipeline(k0, k1, (shared_a, shared_b))
         fragment_a = sch.cache_read(outer, 0, "wmma.matrix_a")
         fragment_b = sch.cache_read(outer, 1, "wmma.matrix_b")
         sch.compute_at(fragment_a, k1)
@@ -289,11 +310,6 @@ class _Builder:
         i0, i1, i2 = sch.split(i, [None, tile.warps[0], tile.per_warp[0]])
         j0, j1, j2 = sch.split(j, [None, tile.warps[1], tile.per_warp[1]])
         k0, k1 = sch.split(k, [None, tile.depth])
-        # Next stage: global to registers, then multiply this one, then registers to shared memory.
-        sch.annotate(k0, "software_pipeline_order", [0, 3, 1, 4, 5, 2, 6])
-        sch.annotate(k0, "software_pipeline_stage", [0, 0, 0, 0, 0, 1, 1])
-        sch.annotate(k1, "software_pipeline_order", [0, 1, 2])
-        sch.annotate(k1, "software_pipeline_stage", [0, 0, 1])
         sch.reorder(i0, j0, j1, i1, k0, k1, i2, j2)
         warp = sch.fuse(j1, i1)
         sch.bind(batch, "blockIdx.z")
@@ -308,19 +324,43 @@ class _Builder:
         block = sch.cache_read(outer, operand, "shared.dyn")
         sch.compute_at(block, k0)
         flat = sch.fuse(*sch.get_loops(block)[-2:])
-        threads = tile.warps[0] * tile.warps[1] * WARP
-        elements = (tile.rows if operand == 0 else tile.columns) * MICRO * tile.depth
-        lanes = self.most_lanes[operand]
-        while elements % (threads * lanes):
-            lanes //= 2
-        _, warp, thread, lane = sch.split(flat, [None, threads // WARP, WARP, lanes])
+        warps = tile.warps[0] * tile.warps[1]
+        _, warp, thread, lane = sch.split(flat, [None, warps, WARP, self.lanes[operand]])
         sch.bind(thread, "threadIdx.x")
         sch.bind(warp, "threadIdx.y")
         sch.vectorize(lane)
-        sch.storage_align(block, 0, axis=-2, factor=16, offset=8)
-        sch.annotate(block, "tirx.manifest_shared_memory_local_stage", 1)
-        sch.annotate(block, "double_buffer_scope", 0)
+        sch.storage_align(block, 0, axis=-2, factor=16, offset=_SKEW)
         return block
+
+    def _lanes(self, operand: int, source: tirx.Buffer) -> int:
+        """Elements that a thread copies at once."""
+        tile = self.tile
+        threads = tile.warps[0] * tile.warps[1] * WARP
+        elements = (tile.rows if operand == 0 else tile.columns) * MICRO * tile.depth
+        lanes = _lanes_in_a_row(source)
+        while elements % (threads * lanes):
+            lanes //= 2
+        return lanes
+
+    def _pipeline(self, k0: Any, k1: Any, copies: tuple[Any, Any]) -> None:
+        """Let copies of later stages go on beside this one's products."""
+        sch, tile = self.sch, self.tile
+        steps = int(sch.get(k0).extent)
+        ahead = stages_ahead(steps, tile.stage_bytes, tile.result_bytes, self.gpu)
+        # The least that goes past registers are four bytes.
+        if ahead and min(self.lanes) > 1 and all(is_plain_copy(sch, copy) for copy in copies):
+            sch.annotate(k0, "software_pipeline_order", [0, 1, 3, 2, 4])
+            sch.annotate(k0, "software_pipeline_stage", [0, 0, ahead - 1, ahead, ahead])
+            sch.annotate(k0, "software_pipeline_async_stages", [0])
+        else:
+            for copy in copies:
+                sch.annotate(copy, "tirx.manifest_shared_memory_local_stage", 1)
+                sch.annotate(copy, "double_buffer_scope", 0)
+            # The next stage: global to registers, then multiply, then registers to shared memory.
+            sch.annotate(k0, "software_pipeline_order", [0, 3, 1, 4, 5, 2, 6])
+            sch.annotate(k0, "software_pipeline_stage", [0, 0, 0, 0, 0, 1, 1])
+        sch.annotate(k1, "software_pipeline_order", [0, 1, 2])
+        sch.annotate(k1, "software_pipeline_stage", [0, 0, 1])
 
     def _micro_tiles(self, block: Any) -> Any:
         """Split a fragment's copy into single WMMA tiles; the loop to tensorize is returned."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.gpu.cases.compiling import cuda_target
+from collage.backends.tvm.cuda.schedules import Gpu
+from collage.backends.tvm.cuda.schedules.ahead import stages_ahead
 from collage.backends.tvm.cuda.schedules.tensor_core import NARROW, TILES, Tile
 
 
@@ -23,3 +26,19 @@ def can_launch(tile: Tile) -> bool:
     operands = 2 * 2 * (tile.rows + tile.columns) * (16 * tile.depth + 8)
     results = 4 * tile.rows * (tile.columns + 4) if tile.result_scope == "shared" else 0
     return operands >= 48 << 10 or operands + results <= 48 << 10
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90a"])
+@pytest.mark.parametrize("tile", TILES + NARROW, ids=str)
+def test_stages_ahead_fit(tile: Tile, arch: str) -> None:
+    gpu = Gpu.of_target(cuda_target(arch))
+    limit = {"sm_80": 163, "sm_86": 99, "sm_90a": 227}[arch] << 10
+    for steps in range(1, 9):
+        ahead = stages_ahead(steps, tile.stage_bytes, tile.result_bytes, gpu)
+        assert ahead in (0, 2, 3) and ahead < steps
+        dynamic, static = tile.stage_bytes * (ahead + 1), tile.result_bytes
+        if ahead:
+            assert dynamic + static <= limit
+            assert dynamic >= 48 << 10 or dynamic + static <= 48 << 10
+    small = stages_ahead(8, Tile((2, 2), (1, 1)).stage_bytes, 4096, gpu)
+    assert small == 3
