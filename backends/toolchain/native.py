@@ -167,7 +167,7 @@ def static_library(
     Returns
     -------
     tvm.runtime.Module
-        In memory: nothing of it is left on disk.
+        In memory: nothing of it is left on disk. Its constants are a module that it imports.
 
     Raises
     ------
@@ -194,8 +194,11 @@ def static_library(
             num_threads_object(context),
             *objects,
         ]
-        if constants:
-            parts.append(constant_object(constants, Path(folder, "constants.o"), context))
         merged = merge_objects(parts, Path(folder, "library.o"), context)
         # Loading copies the file's bytes, so the folder need not outlive this call.
-        return tvm.runtime.load_static_library(str(merged), list(symbols))
+        library = tvm.runtime.load_static_library(str(merged), list(symbols))
+        if constants:
+            # Not merged: that would write all weights once more.
+            data = constant_object(constants, Path(folder, "constants.o"), context)
+            library.import_module(tvm.runtime.load_static_library(str(data), []))
+        return library

@@ -192,8 +192,13 @@ def scale(
     )
     assert module.implements_function("scale")
     assert list(context.work_dir.iterdir()) == [], "scratch files were left behind"
-    module.write_to_file(str(folder / "library.o"))
-    share([folder / "library.o"], folder / "library.so")
+    (constants,) = module.imports
+    objects = [folder / "library.o", folder / "constants.o"]
+    for part, place in zip((module, constants), objects, strict=True):
+        part.write_to_file(str(place))
+    written = [weights.tobytes() in place.read_bytes() for place in objects]
+    assert written == [False, True], "weights stand in one object, and that is not merged"
+    share(objects, folder / "library.so")
     return tvm.runtime.load_module(str(folder / "library.so"))
 
 
