@@ -7,6 +7,7 @@ cancel, whether activations saturate and whether roots and logarithms are define
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -104,9 +105,24 @@ class DataSpec(TensorSpec):
             step = max(abs(self.low), abs(self.high)) / _MOST_STEPS
             block = rng.integers(-_MOST_STEPS, _MOST_STEPS, count, endpoint=True) * step
         else:
-            drawn = rng.standard_normal(count, np.float32) * self.deviation + self.mean
-            block = np.clip(drawn, self.low, self.high)
-        return np.resize(block.astype(self.dtype), self.shape)
+            block = _normal(rng, count) * np.float32(self.deviation)
+            block += np.float32(self.mean)
+            np.clip(block, self.low, self.high, out=block)
+        return np.resize(block.astype(self.dtype, copy=False), self.shape)
+
+
+def _normal(rng: np.random.Generator, count: int) -> NDArray[np.float32]:
+    """Normally distributed elements, at most a block of them; of large arrays a piece of one block
+    that is drawn once in a process, from a place that is drawn."""
+    if count < _SAMPLE:
+        return rng.standard_normal(count, np.float32)
+    block, begin = _normal_block(), int(rng.integers(_BLOCK))
+    return np.concatenate([block[begin : begin + count], block[: max(0, begin + count - _BLOCK)]])
+
+
+@functools.cache
+def _normal_block() -> NDArray[np.float32]:
+    return np.random.default_rng(_BLOCK).standard_normal(_BLOCK, np.float32)
 
 
 def _is_whole(array: NDArray[np.generic]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
@@ -254,6 +255,20 @@ def test_large_data_is_made_fast_and_has_no_equal_rows() -> None:
     spec = DataSpec((4096, 4096), "float32", -1.0, 1.0, 0.0, 0.1)
     data = spec.generate(0)
     assert len(np.unique(data[:, :8], axis=0)) > 4000
+
+
+def test_large_data_of_different_seeds_has_nothing_in_common() -> None:
+    """All of it is cut out of one block; products and sums must come out as of independent data."""
+    spec = DataSpec((512, 1024), "float32", -4.0, 4.0, 0.0, 1.0)
+    first, *others = (spec.generate(seed) for seed in range(1_000_003, 1_000_033))
+    elements = first.ravel()
+    for other in others:
+        assert abs(np.corrcoef(elements, other.ravel())[0, 1]) < 0.01
+        products = first[:256] @ other.T[:, :256]
+        assert np.abs(products).max() < 7 * math.sqrt(1024), "more than chance"
+    # Of a normal distribution so many lie within one, two and three deviations.
+    for within, share in ((1, 0.683), (2, 0.954), (3, 0.9973)):
+        assert np.mean(np.abs(elements) < within) == pytest.approx(share, abs=0.005)
 
 
 @pytest.mark.parametrize("most", [127, 128, 63])
