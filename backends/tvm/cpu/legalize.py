@@ -87,16 +87,20 @@ def _legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Mac
     shape = _conv_shape(call)
     if shape is None:
         return default_legalization(builder, call)
-    data, weights = call.args
     if depthwise.applies(shape):
-        return builder.call_te(
-            lambda x, w: depthwise.compute(x, w, shape),
-            data,
-            weights,
-            primfunc_name_hint="depthwise_conv2d",
-            primfunc_attrs=OUT_FUSABLE,
-        )
+        return _depthwise_convolution(builder, call, shape)
     return _packed_convolution(builder, call, shape, machine)
+
+
+def _depthwise_convolution(
+    builder: relax.BlockBuilder, call: relax.Call, shape: conv_plan.ConvShape
+) -> relax.Expr:
+    return builder.call_te(
+        lambda x, w: depthwise.compute(x, w, shape),
+        *call.args,
+        primfunc_name_hint="depthwise_convolution",
+        primfunc_attrs=OUT_FUSABLE,
+    )
 
 
 def _packed_convolution(
@@ -125,11 +129,12 @@ def _packed_convolution(
 
 
 def _legalize_conv1d(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
-    """As an image where the packed kernel takes that; TVM's own for all else."""
+    """As an image where our kernels take that; TVM's own for all else."""
     shape = _signal_shape(call)
-    # A depthwise one takes less time in TVM's own kernel than in rows of panels.
-    if shape is None or depthwise.applies(shape):
+    if shape is None:
         return default_legalization(builder, call)
+    if depthwise.applies(shape):
+        return _depthwise_convolution(builder, call, shape)
     return _packed_convolution(builder, call, shape, machine)
 
 
@@ -141,7 +146,8 @@ def _signal_shape(call: relax.Call) -> conv_plan.ConvShape | None:
         return None
     (batch, channels, length), kernel, result = extents
     before, behind = (int(width) for width in attrs.padding)
-    alone = kernel[2] == 1 and result[2] == length and not before
+    by_channel = kernel[1] == 1 and int(attrs.groups) > 1
+    alone = kernel[2] == 1 and result[2] == length and not before and not by_channel
     rows = max(n for n in range(1, _MOST_ROWS + 1) if length % n == 0) if alone else 1
     return conv_plan.ConvShape(
         batch=batch,

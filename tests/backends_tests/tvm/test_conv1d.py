@@ -1,4 +1,4 @@
-"""Convolutions along one axis of a CPU: as images, through the packed kernel."""
+"""Convolutions along one axis of a CPU: as images through the packed kernel, or by channels."""
 
 from __future__ import annotations
 
@@ -13,21 +13,31 @@ from tests.backends_tests.tvm import cases as tvm_cases
 op = relax.op
 
 CASES = {
-    "plain": ((2, 24, 61), (40, 24, 3), {"padding": 1}, True),
-    "pointwise": ((1, 32, 50), (48, 32, 1), {}, True),
-    "pointwise, many rows": ((2, 7, 480), (30, 7, 1), {}, True),
-    "pointwise, strided": ((1, 16, 51), (24, 16, 1), {"strides": 2}, True),
-    "dilated": ((1, 16, 200), (16, 16, 7), {"padding": [12, 9], "dilation": 4}, True),
-    "strided": ((3, 1, 160), (64, 1, 10), {"strides": 5}, True),
-    "grouped": ((1, 32, 45), (64, 8, 5), {"padding": 2, "groups": 4}, True),
-    "depthwise": ((1, 32, 45), (32, 1, 5), {"padding": 2, "groups": 32}, False),
+    "plain": ((2, 24, 61), (40, 24, 3), {"padding": 1}, "conv2d"),
+    "pointwise": ((1, 32, 50), (48, 32, 1), {}, "conv2d"),
+    "pointwise, many rows": ((2, 7, 480), (30, 7, 1), {}, "conv2d"),
+    "pointwise, strided": ((1, 16, 51), (24, 16, 1), {"strides": 2}, "conv2d"),
+    "dilated": ((1, 16, 200), (16, 16, 7), {"padding": [12, 9], "dilation": 4}, "conv2d"),
+    "strided": ((3, 1, 160), (64, 1, 10), {"strides": 5}, "conv2d"),
+    "grouped": ((1, 32, 45), (64, 8, 5), {"padding": 2, "groups": 4}, "conv2d"),
+    "depthwise": ((1, 32, 45), (32, 1, 5), {"padding": 2, "groups": 32}, "depthwise"),
+    "depthwise, long": (
+        *((2, 16, 70), (16, 1, 33)),
+        *({"padding": [31, 33], "dilation": 2, "groups": 16}, "depthwise"),
+    ),
+    "depthwise, causal": ((1, 48, 64), (48, 1, 4), {"padding": [3, 0], "groups": 48}, "depthwise"),
+    "depthwise, strided": (
+        *((1, 8, 99), (16, 1, 31)),
+        *({"padding": 15, "strides": 2, "groups": 8}, "depthwise"),
+    ),
+    "depthwise, pointwise": ((1, 32, 64), (32, 1, 1), {"groups": 32}, "depthwise"),
 }
-"""Data, weights, attributes, and whether it becomes an image."""
+"""Data, weights, attributes, and the family that takes it."""
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_convolution_along_one_axis(name: str, context: BuildContext) -> None:
-    shape, kernel, attrs, as_image = CASES[name]
+    shape, kernel, attrs, family = CASES[name]
     rng = np.random.default_rng()
     data = rng.standard_normal(shape, dtype=np.float32)
     weights = rng.standard_normal(kernel, dtype=np.float32)
@@ -40,7 +50,7 @@ def test_convolution_along_one_axis(name: str, context: BuildContext) -> None:
     mod = tvm_cases.partition(body, [data])
     families = tvm_cases.families(tvm_cases.kernels(mod, context))
     # Bias and activation are in the same kernel.
-    assert families == ["conv2d"] if as_image else "conv2d" not in families
+    assert families == [family]
     (got,) = tvm_cases.run(mod, [data], context)
     whole = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType(shape, "float32"))

@@ -6,6 +6,8 @@ stays in the first-level cache and adds up the kernel's taps for whole output ro
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 from tvm import s_tir, te, tirx
@@ -25,67 +27,80 @@ from collage.backends.tvm.cpu.schedules.conv_plan import ConvShape
 
 _ANNOTATION = "collage.depthwise"
 _MAX_TAPS = 49
-"""Taps are unrolled; larger kernels than 7 x 7 would make too much code."""
+"""Taps are written out; larger kernels of images than 7 x 7 take the packed kernel half as long,
+for it loads less of each row,"""
+
+_MAX_TAPS_IN_A_ROW = 128
+"""and of longer ones along one axis that kernel has nothing to load less of."""
 
 
 def applies(shape: ConvShape) -> bool:
     """Whether a convolution is depthwise, with a kernel small enough to write out."""
-    taps = shape.kernel[0] * shape.kernel[1]
-    return shape.group_channels == 1 and shape.groups > 1 and taps <= _MAX_TAPS
+    rows, columns = shape.kernel
+    few = rows * columns <= (_MAX_TAPS_IN_A_ROW if rows == 1 else _MAX_TAPS)
+    return shape.group_channels == 1 and shape.groups > 1 and few
 
 
 def compute(data: te.Tensor, weights: te.Tensor, shape: ConvShape) -> te.Tensor:
-    """The convolution of (N, C, H, W) with (O, 1, KH, KW), as padding and a sum of taps.
+    """The convolution of images or signals, as padding and a sum of taps.
 
     Parameters
     ----------
     data : te.Tensor
-        ``(N, C, H, W)``.
+        ``(N, C, H, W)``, or ``(N, C, W)``.
     weights : te.Tensor
-        ``(O, 1, KH, KW)``.
+        ``(O, 1, KH, KW)``, or ``(O, 1, KW)``.
     shape : ConvShape
-        Strides, padding and dilation.
+        Strides, padding and dilation; of a signal, as of an image of one row.
 
     Returns
     -------
     te.Tensor
-        ``(N, O, OH, OW)`` in the data's dtype.
+        ``(N, O, OH, OW)``, or ``(N, O, OW)``, in the data's dtype.
     """
     top, left, bottom, right = shape.padding
-    (stride_h, stride_w), (dilation_h, dilation_w) = shape.strides, shape.dilation
+    # Of a signal the last axis alone.
+    first_axis = 4 - len(data.shape)
+
+    def own_axes(*of_image: int) -> list[int]:
+        return list(of_image)[first_axis:]
+
+    extents = own_axes(shape.height, shape.width)
+    before, behind = own_axes(top, left), own_axes(bottom, right)
+    strides, dilation = own_axes(*shape.strides), own_axes(*shape.dilation)
     multiplier = shape.group_out_channels
     zero = tirx.const(0, data.dtype)
 
-    def pad(n: Any, c: Any, h: Any, w: Any) -> Any:
-        inside = tirx.all(h >= top, h < shape.height + top, w >= left, w < shape.width + left)
-        return tirx.if_then_else(inside, data[n, c, h - top, w - left], zero)
+    def pad(n: Any, c: Any, *at: Any) -> Any:
+        inside = [
+            condition
+            for place, first, extent in zip(at, before, extents, strict=True)
+            for condition in (place >= first, place < extent + first)
+        ]
+        own = [place - first for place, first in zip(at, before, strict=True)]
+        return tirx.if_then_else(tirx.all(*inside), data[(n, c, *own)], zero)
 
-    padded = te.compute(
-        int64(
-            shape.batch,
-            shape.channels,
-            shape.height + top + bottom,
-            shape.width + left + right,
-        ),
-        pad,
-        name="padded",
-    )
+    widths = [sum(three) for three in zip(before, extents, behind, strict=True)]
+    padded = te.compute(int64(shape.batch, shape.channels, *widths), pad, name="padded")
 
-    def taps(n: Any, o: Any, h: Any, w: Any) -> Any:
+    def taps(n: Any, o: Any, *at: Any) -> Any:
         channel = o if multiplier == 1 else o // multiplier
         total: Any = None
-        for kh in range(shape.kernel[0]):
-            for kw in range(shape.kernel[1]):
-                row, column = h * stride_h + kh * dilation_h, w * stride_w + kw * dilation_w
-                term = padded[n, channel, row, column] * weights[o, 0, kh, kw]
-                total = term if total is None else total + term
+        for tap in itertools.product(*map(range, own_axes(*shape.kernel))):
+            places = [
+                place * stride + number * step
+                for place, stride, number, step in zip(at, strides, tap, dilation, strict=True)
+            ]
+            term = padded[(n, channel, *places)] * weights[(o, 0, *tap)]
+            total = term if total is None else total + term
         return total
 
+    results = own_axes(shape.out_height, shape.out_width)
     return te.compute(
-        int64(shape.batch, shape.out_channels, shape.out_height, shape.out_width),
+        int64(shape.batch, shape.out_channels, *results),
         taps,
         name="depthwise",
-        attrs={_ANNOTATION: [stride_w, multiplier]},
+        attrs={_ANNOTATION: [shape.strides[1], multiplier]},
     )
 
 
@@ -112,8 +127,8 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     last = fold_epilogue(sch, taps, {sch.get(block).name_hint for block in (taps, padded)})
     rest = other_blocks(sch, (padded, last))
 
-    n, o, h, w = sch.get_loops(last)
-    work = loop_extent(sch, n) * loop_extent(sch, o) * loop_extent(sch, h) * loop_extent(sch, w)
+    n, o, *_, w = loops = sch.get_loops(last)
+    work = math.prod(loop_extent(sch, loop) for loop in loops)
     if multiplier > 1:
         o, _ = sch.split(o, [None, multiplier])
     task = sch.fuse(n, o)
