@@ -5,7 +5,7 @@ A bundle needs only TVM's runtime and numpy to run; this module is the comfortab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +156,31 @@ class Bundle(SessionMethods):
             One per output, in the order of :attr:`outputs`.
         """
         return self[self.main].compute(values, stream=stream)
+
+    def bind(self, values: Sequence[Any]) -> Callable[[], list[Any]]:
+        """A call of the main function whose inputs are looked at now and not again: some networks
+        take less time than that.
+
+        What lies in their memory when it is called counts. On a CPU indices of what there is not
+        are no error in such a call (kernels take the nearest ones); on a GPU it is an ordinary one.
+
+        Parameters
+        ----------
+        values : sequence
+            As :meth:`compute` takes them; each has to be used where it lies, as those of
+            :meth:`empty_inputs` are.
+
+        Returns
+        -------
+        callable
+            Gives what :meth:`compute` does.
+
+        Raises
+        ------
+        InputError
+            When one does not fit, or would be copied or padded.
+        """
+        return self[self.main].bind(values)
 
     def empty_inputs(self) -> list[np.ndarray]:
         """Arrays for the main function, see :meth:`BundleFunction.empty_inputs`."""

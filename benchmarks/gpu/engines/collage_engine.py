@@ -191,15 +191,15 @@ class _Loaded(Session):
     def __init__(self, bundle: Any, inputs: list[Array], job: Job) -> None:
         import tvm
 
-        self._bundle = bundle
         self._device = tvm.device(job.device, 0)
-        self._inputs = [tvm.runtime.tensor(a, self._device) for a in inputs]
+        # As peers are: inputs are bound where they have that.
+        self._bound = bundle.bind([tvm.runtime.tensor(a, self._device) for a in inputs])
         self._result: list[Any] = []
         if job.device == "cuda":
             torch.cuda.init()  # for the events; on the same, default, stream
 
     def call(self) -> None:
-        self._result = self._bundle.compute(self._inputs)
+        self._result = self._bound()
 
     def outputs(self) -> list[Array]:
         self._device.sync()

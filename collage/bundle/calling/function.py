@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from collage.backends.contract.errors import InputError
 from collage.bundle.calling.contexts import Contexts
 from collage.bundle.calling.counts import require_calls
 from collage.bundle.calling.dispatch import choose, chosen_rows, pad, without_padding
-from collage.bundle.calling.input_look import InputLook
+from collage.bundle.calling.input_look import InputLook, require_in_place
 from collage.bundle.calling.places import require_places
 from collage.bundle.calling.random_inputs import random_array
 from collage.bundle.calling.state import State
@@ -209,6 +209,15 @@ class BundleFunction:
         if call.extent is not None:
             given = without_padding(self.entry, given, call.extent, self._device)
         return chosen_rows(self.entry, given, self._device) if self.entry.rows else given
+
+    def bind(self, values: Sequence[Any]) -> Callable[[], list[Any]]:
+        """A call with inputs in place, see :meth:`collage.bundle.Bundle.bind`."""
+        call, given = self.prepared(values), list(values)
+        if self._device.dlpack_device_type() != tvm.cpu().dlpack_device_type():
+            # Each call has to come after what its inputs' stream holds by then.
+            return lambda: self.compute(given)
+        require_in_place(self.inputs, given, call.tensors, padded=call.extent is not None)
+        return lambda: as_given(self._results(call), given)
 
     def empty_inputs(self) -> list[np.ndarray]:
         """Arrays of the declared shapes, to be filled, that calls on a CPU take without a copy."""

@@ -11,6 +11,7 @@ import tvm
 from collage.backends.contract.errors import InputError
 from collage.bundle.calling.tensors import as_it_lies, numpy_type, seen_by_numpy, to_tvm
 from collage.bundle.signature import FunctionEntry
+from collage.tensor_info import TensorInfo
 
 Arrays = list[np.ndarray | None]
 """What was given, as numpy sees it; None where it does not."""
@@ -110,3 +111,50 @@ class InputLook:
                 value=shape,
             )
         return shape
+
+
+def require_in_place(
+    infos: Sequence[TensorInfo],
+    values: Sequence[Any],
+    tensors: Sequence[tvm.runtime.Tensor],
+    *,
+    padded: bool,
+) -> None:
+    """See that kernels look at what was given where it lies.
+
+    Parameters
+    ----------
+    infos : sequence of TensorInfo
+        The inputs.
+    values, tensors : sequence
+        What was given for each, and what kernels get.
+    padded : bool
+        Whether these are longer.
+
+    Raises
+    ------
+    InputError
+        Names the first that was copied.
+
+    Examples
+    --------
+    >>> array, info = np.ones(3, np.float32)[1:], TensorInfo((2,), "float32", "x")
+    >>> require_in_place([info], [array], [to_tvm(array, tvm.cpu())], padded=False)
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.InputError: input 'x' would be copied in each call, so ...
+    """
+    for info, value, tensor in zip(infos, values, tensors, strict=True):
+        if padded or not (value is tensor or _address(value) == tensor.data_ptr()):
+            raise InputError(
+                f"input '{info.name}' would be copied in each call, so none can be bound to it: "
+                "give an array of empty_inputs(), filled",
+                value=info.name,
+            )
+
+
+def _address(value: Any) -> int | None:
+    array = seen_by_numpy(value)
+    if array is not None:
+        return int(array.ctypes.data)
+    return int(value.data_ptr()) if hasattr(value, "data_ptr") else None

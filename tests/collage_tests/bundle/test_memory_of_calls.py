@@ -14,6 +14,7 @@ from tvm import relax
 from tvm.relax import op
 
 import collage
+from collage.backends.contract.errors import InputError
 from collage.bundle import Bundle
 from collage.bundle.calling import input_look
 from collage.bundle.calling.input_look import InputLook
@@ -230,3 +231,39 @@ def test_what_lies_right_is_asked_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     (same,) = function.compute([tvm_ffi.from_dlpack(shifted)])
     np.testing.assert_array_equal(np.from_dlpack(same), shifted)
     assert asked == ["tensor"], "it has to be copied"
+
+
+def test_a_bound_call_reads_what_lies_in_its_inputs_then(tmp_path: Path) -> None:
+    def body(emit: Callable[..., relax.Expr], x: relax.Var) -> relax.Expr:
+        return emit(op.abs(x))
+
+    bundle = _bundle(body, tmp_path)
+    (array,) = bundle.empty_inputs()
+    rng = np.random.default_rng()
+    tensor = tvm.runtime.tensor(np.zeros((4, 16), "float32"), CPU)
+    bound, of_tvm = bundle.bind([array]), bundle.bind([tensor])
+    results = []
+    for _ in range(3):
+        array[...] = rng.standard_normal((4, 16))
+        tensor.copyfrom(array)
+        results.append((*bound(), np.abs(array)))
+        np.testing.assert_array_equal(np.from_dlpack(of_tvm()[0]), np.abs(array))
+    for got, wanted in results:
+        np.testing.assert_array_equal(got, wanted, "later calls leave it alone")
+
+
+@pytest.mark.parametrize("what", ["read-only", "shifted", "turned"])
+def test_no_call_is_bound_to_what_would_be_copied(what: str, tmp_path: Path) -> None:
+    def body(emit: Callable[..., relax.Expr], x: relax.Var) -> relax.Expr:
+        return emit(op.abs(x))
+
+    bundle = _bundle(body, tmp_path)
+    raw = empty_array((65,), "float32")
+    given = {
+        "shifted": raw[1:].reshape(4, 16),
+        "turned": raw[:64].reshape(16, 4).T,
+        "read-only": raw[:64].reshape(4, 16),
+    }[what]
+    given.flags.writeable = what != "read-only"
+    with pytest.raises(InputError, match="would be copied in each call"):
+        bundle.bind([given])
