@@ -1,4 +1,4 @@
-"""Which of TVM's kernels are as good with channels last as with channels first."""
+"""Which of TVM's kernels are as good with channels last as with channels first, or better."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ _ANY_ORDER = frozenset(
         *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "clip", "abs"),
         *("exp", "log", "sqrt", "rsqrt", "square", "negative", "sigmoid", "tanh", "erf", "where"),
         *("less", "greater", "nn.relu", "nn.silu", "nn.gelu", "nn.leakyrelu", "nn.softplus"),
-        *("concat", "nn.pad", "image.resize2d"),
+        *("concat", "nn.pad", "image.resize2d", "nn.max_pool2d", "nn.avg_pool2d", "mean"),
+        *("nn.group_norm", "nn.instance_norm"),
     )
 )
 
 
 def takes_any_order(operators: Sequence[relax.Expr]) -> bool:
-    """Whether a kernel of these operators only reads and writes its elements in another order.
+    """Whether a kernel of these operators may run on pictures in either layout.
 
     Parameters
     ----------
@@ -28,12 +29,12 @@ def takes_any_order(operators: Sequence[relax.Expr]) -> bool:
     Returns
     -------
     bool
-        False where one multiplies or reduces: schedules for that are for channels first.
+        False where one is there whose schedules are for channels first.
 
     Examples
     --------
     >>> x = relax.Var("x", relax.TensorType((1, 2, 4, 4), "float32"))
-    >>> takes_any_order([relax.op.nn.relu(x)]), takes_any_order([relax.op.nn.max_pool2d(x)])
+    >>> takes_any_order([relax.op.nn.relu(x)]), takes_any_order([relax.op.nn.softmax(x)])
     (True, False)
     """
     return all(

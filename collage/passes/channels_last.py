@@ -24,7 +24,7 @@ from collage.passes.channels_last_orders import Axes, channels_last, identity
 from collage.passes.channels_last_rules import CONVOLUTIONS, RULES, is_channels_first
 from collage.rewrite import TUPLE_ITEM, Scope
 
-__all__ = ["to_channels_last"]
+__all__ = ["in_orders_of_borders", "to_channels_last"]
 
 
 def to_channels_last(mod: tvm.IRModule) -> tvm.IRModule:
@@ -48,10 +48,43 @@ def to_channels_last(mod: tvm.IRModule) -> tvm.IRModule:
     >>> [op_name(value) for var, value in flat_bindings(to_channels_last(mod)["main"])]
     ['permute_dims', 'nn.conv2d', 'permute_dims']
     """
+    if not any(_is_channels_first(value) for _, value in rw.flat_bindings(mod["main"])):
+        return mod
+    return _walked(mod)
+
+
+def in_orders_of_borders(function: relax.Function) -> relax.Function:
+    """Run a partition's operators on pictures as they lie at its border, in place of converting.
+
+    Parameters
+    ----------
+    function : relax.Function
+        Of a partition that converts what it reads, what it gives, or both.
+
+    Returns
+    -------
+    relax.Function
+        With the same attributes; what needs another order is still converted.
+
+    Examples
+    --------
+    >>> from collage.rewrite import flat_bindings, op_name
+    >>> from collage.testing import graph
+    >>> def build(emit, x):
+    ...     y = emit(relax.op.nn.max_pool2d(emit(relax.op.permute_dims(x, [0, 3, 1, 2])), (2, 2)))
+    ...     return relax.op.permute_dims(y, [0, 2, 3, 1])
+    >>> pooled = in_orders_of_borders(graph([(1, 8, 8, 4)], build)["main"])
+    >>> [op_name(value) for var, value in flat_bindings(pooled)]
+    ['nn.max_pool2d']
+    """
+    made = _walked(tvm.IRModule({relax.GlobalVar("main"): function}))
+    turned = relax.transform.ToNonDataflow()(made)["main"]
+    return relax.Function(turned.params, turned.body, turned.ret_ty, turned.is_pure, function.attrs)
+
+
+def _walked(mod: tvm.IRModule) -> tvm.IRModule:
     function = mod["main"]
     bindings = rw.flat_bindings(function)
-    if not any(_is_channels_first(value) for _, value in bindings):
-        return mod
     uses = rw.count_uses(bindings, function.body.body)
     scope = Scope(relax.BlockBuilder(), rw.primfuncs(mod))
     walk = _Walk(scope, _readers(bindings))

@@ -17,6 +17,7 @@ from collage.backends.contract import (
     NativeBackend,
 )
 from collage.passes.align_weights import align_weights
+from collage.passes.channels_last import in_orders_of_borders
 from collage.passes.in_bytes import BytesOf, rounding
 from collage.rewrite import map_leaves
 from collage.search.candidates import Candidate
@@ -257,6 +258,9 @@ class _MainWriter:
             if isinstance(backend, NativeBackend):
                 attrs |= backend.partition_attributes(candidate.target.options)
             function = region.function(outputs, attrs)
+            computed = candidate.nodes & ~self.graph.idle(candidate.nodes)
+            if any(seam.mask & computed for seam in self.graph.seams):
+                function = in_orders_of_borders(function)
         gvar = relax.GlobalVar(name)
         gvar_ty = relax.FuncType([p.ty for p in function.params], function.ret_ty)
         relax.expr._update_type(gvar, gvar_ty)

@@ -19,7 +19,7 @@ from collage.backends.tvm.common.numbers.norms64 import NORMS64
 
 
 def legalize_group_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """A float32 group norm, its channels on axis 1; TVM's own for all else.
+    """A float32 group norm, its channels on axis 1 or last; TVM's own for all else.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def legalize_group_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.
 
 
 def legalize_instance_norm(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """A float32 instance norm, its channels on axis 1: each channel is a group of its own.
+    """A float32 instance norm, channels on axis 1 or last: each channel is a group of its own.
 
     Parameters
     ----------
@@ -48,21 +48,24 @@ def legalize_instance_norm(builder: relax.BlockBuilder, call: relax.Call) -> rel
         A call of the tensor program; TVM's own where the norm is another.
     """
     shape = tensor_shape(call.args[0])
-    return _legalize(builder, call, shape[1] if shape is not None and len(shape) > 1 else 0)
+    return _legalize(builder, call, shape[int(call.attrs.channel_axis)] if shape else 0)
 
 
 def _legalize(builder: relax.BlockBuilder, call: relax.Call, groups: int) -> relax.Expr:
     shape, attrs = tensor_shape(call.args[0]), call.attrs
     rank = len(shape or ())
     axes = sorted(int(axis) % rank for axis in attrs.axes) if rank else []
+    channel = int(attrs.channel_axis) % rank if rank else 0
     # In some modules the channels are among the axes, in others not.
-    covered = axes in (list(range(2, rank)), list(range(1, rank)))
+    others = [axis for axis in range(1, rank) if axis != channel]
+    covered = axes in (others, list(range(1, rank)))
     wide = all(str(arg.ty.dtype) == "float32" for arg in call.args)
-    if shape is None or not covered or not wide or int(attrs.channel_axis) % rank != 1:
+    if shape is None or not covered or not wide or channel not in (1, rank - 1):
         return NORMS64[str(call.op.name)](builder, call)
     epsilon = float(attrs.epsilon)
+    norm = _group_norm if channel == 1 else _group_norm_last
     return builder.call_te(
-        lambda x, gamma, beta: _group_norm(x, gamma, beta, shape, groups, epsilon),
+        lambda x, gamma, beta: norm(x, gamma, beta, shape, groups, epsilon),
         *call.args,
         primfunc_name_hint=str(call.op.name).rpartition(".")[2],
         primfunc_attrs=OUT_FUSABLE,
@@ -120,5 +123,65 @@ def _group_norm(
     return te.compute(
         shape,
         lambda n, c, *p: (x[(n, c, *p)] - mean[n, c]) * scale[n, c] + beta[c],
+        name="normalized",
+    )
+
+
+def _group_norm_last(
+    x: te.Tensor,
+    gamma: te.Tensor,
+    beta: te.Tensor,
+    shape: tuple[int, ...],
+    groups: int,
+    epsilon: float,
+) -> te.Tensor:
+    """The same with channels last: sums of channels, whole vectors at a time, then of groups."""
+    batch, *space, channels = shape
+    each = channels // groups
+    count = float(each * math.prod(space))
+
+    def over() -> list[tirx.Var]:
+        return [te.reduce_axis((0, extent), name=f"k{i}") for i, extent in enumerate(space)]
+
+    def of_group(sums: te.Tensor, name: str) -> te.Tensor:
+        # For each of its channels once more: nobody behind has to look up whose group is whose.
+        one = te.reduce_axis((0, each), name="one")
+        return te.compute(
+            (batch, channels),
+            lambda n, c: te.sum(sums[n, tirx.floordiv(c, each) * each + one], axis=one),
+            name=name,
+        )
+
+    once = over()
+    sums = te.compute(
+        (batch, channels), lambda n, c: te.sum(x[(n, *once, c)], axis=once), name="sums"
+    )
+    total = of_group(sums, "total")
+
+    def difference(n: tirx.Var, c: tirx.Var, place: Sequence[tirx.Var]) -> object:
+        return x[(n, *place, c)] - total[n, c] / count
+
+    # What is left of the differences is the rounding of the first sum.
+    again, third = over(), over()
+    lefts = te.compute(
+        (batch, channels), lambda n, c: te.sum(difference(n, c, again), axis=again), name="lefts"
+    )
+    squared = te.compute(
+        (batch, channels),
+        lambda n, c: te.sum(difference(n, c, third) * difference(n, c, third), axis=third),
+        name="squared",
+    )
+    left, squares = of_group(lefts, "left"), of_group(squared, "squares")
+    mean = te.compute(
+        (batch, channels), lambda n, c: total[n, c] / count + left[n, c] / count, name="mean"
+    )
+    scale = te.compute(
+        (batch, channels),
+        lambda n, c: gamma[c] * tirx.rsqrt(squares[n, c] / count + epsilon),
+        name="scale",
+    )
+    return te.compute(
+        shape,
+        lambda n, *p: (x[(n, *p)] - mean[n, p[-1]]) * scale[n, p[-1]] + beta[p[-1]],
         name="normalized",
     )

@@ -84,8 +84,14 @@ def test_a_sum_with_something_before_and_behind(context: BuildContext) -> None:
 )
 @pytest.mark.parametrize("mean", [0.5, 50.0])
 @pytest.mark.parametrize("instance", [False, True], ids=["groups", "instances"])
+@pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
 def test_group_norm(
-    groups: int, shape: tuple[int, ...], instance: bool, mean: float, context: BuildContext
+    groups: int,
+    shape: tuple[int, ...],
+    instance: bool,
+    mean: float,
+    last: bool,
+    context: BuildContext,
 ) -> None:
     """In one pass of plain sums the variance was off by 1e-4 where the mean is fifty deviations."""
     rng = np.random.default_rng()
@@ -94,14 +100,17 @@ def test_group_norm(
     gamma, beta = rng.standard_normal((2, shape[1]), dtype=np.float32)
 
     def body(emit: tvm_cases.Body, x: relax.Expr) -> relax.Expr:
-        axes = list(range(2, len(shape)))
+        channel = len(shape) - 1 if last else 1
+        axes = [axis for axis in range(1, len(shape)) if axis != channel]
         scale, shift = relax.const(gamma), relax.const(beta)
         if instance:
-            return emit(op.nn.instance_norm(x, scale, shift, 1, axes, epsilon=1e-5))
-        return emit(op.nn.group_norm(x, scale, shift, groups, 1, axes, epsilon=1e-5))
+            return emit(op.nn.instance_norm(x, scale, shift, channel, axes, epsilon=1e-5))
+        return emit(op.nn.group_norm(x, scale, shift, groups, channel, axes, epsilon=1e-5))
 
-    mod = tvm_cases.partition(body, [data])
-    (got,) = tvm_cases.run(mod, [data], context)
+    given = np.ascontiguousarray(np.moveaxis(data, 1, -1)) if last else data
+    mod = tvm_cases.partition(body, [given])
+    (got,) = tvm_cases.run(mod, [given], context)
+    got = np.moveaxis(got, -1, 1) if last else got
     rows = data.astype(np.float64).reshape(shape[0], groups, -1)
     centred = rows - rows.mean(axis=-1, keepdims=True)
     normal = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5)
