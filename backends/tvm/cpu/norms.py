@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from tvm import relax, te, tirx
 
@@ -158,7 +159,7 @@ def _group_norm_last(
     )
     total = of_group(sums, "total")
 
-    def difference(n: tirx.Var, c: tirx.Var, place: Sequence[tirx.Var]) -> object:
+    def difference(n: tirx.Var, c: tirx.Var, place: Sequence[tirx.Var]) -> Any:
         return x[(n, *place, c)] - total[n, c] / count
 
     # What is left of the differences is the rounding of the first sum.
