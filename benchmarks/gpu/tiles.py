@@ -32,7 +32,7 @@ from benchmarks.gpu.cases.cudnn._graphs import convolution, product
 from benchmarks.gpu.cases.worker import make_inputs
 from collage.backends.contract import BuildContext
 from collage.backends.tvm.cuda.schedules import split_sums, tensor_core
-from collage.backends.tvm.cuda.schedules.tensor_core import NARROW, TILES, Tile
+from collage.backends.tvm.cuda.schedules.tiles import NARROW, TILES, Tile
 from collage.cost.config import MeasureConfig
 from collage.cost.processes.staging import load_requirements
 

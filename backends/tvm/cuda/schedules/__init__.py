@@ -63,6 +63,7 @@ _OWN: tuple[tuple[str, Family], ...] = (
     ("elementwise", elementwise.schedule),
     ("reduction", reduction.schedule),
     ("tensor_core", tensor_core.schedule),
+    ("tensor_core.whole", tensor_core.schedule_whole),
     ("window", window.schedule),
 )
 _DLIGHT: tuple[tuple[str, Family], ...] = (

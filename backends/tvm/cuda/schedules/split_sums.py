@@ -42,6 +42,8 @@ _GAIN = 0.8
 
 _THREADS = 256
 
+_FEWEST_THREADS = 64
+
 
 def choose_parts(
     terms: Sequence[int], blocks: int, results: int, stage: int, num_sms: int
@@ -154,8 +156,9 @@ def schedule_total(sch: s_tir.Schedule, total: Any) -> None:
     store = sch.cache_write(total, 0, "local")
     auto_inline_consumer_chain(sch, store)
     flat = sch.fuse(*sch.get_loops(store))
-    block, thread = sch.split(flat, [None, _THREADS])
+    # Where blocks of threads divide the result, no thread has to ask whether it has an element.
+    whole = math.gcd(loop_extent(sch, flat), _THREADS)
+    block, thread = sch.split(flat, [None, whole if whole >= _FEWEST_THREADS else _THREADS])
     sch.bind(block, "blockIdx.x")
     sch.bind(thread, "threadIdx.x")
     sch.compute_at(total, thread)
-    sch.decompose_reduction(total, sch.get_loops(total)[-1])

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -36,6 +35,7 @@ from collage.backends.tvm.cuda.schedules.split_sums import (
     schedule_total,
     split_sum,
 )
+from collage.backends.tvm.cuda.schedules.tiles import SKEW, Tile, choose_tile
 from collage.backends.tvm.cuda.schedules.wmma import MICRO, intrinsics
 
 _LEAST_SM = 80
@@ -48,126 +48,31 @@ _FEWEST_COLUMNS = 2
 """Seven eighths of an operation are padding then, and it is still faster than any other kernel."""
 
 
-_SKEW = 8
-"""Elements between rows in shared memory, so that those of a column lie in several banks."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """How a block of threads cuts its part of the product.
-
-    Attributes
-    ----------
-    warps : (int, int)
-        Warps along I and J.
-    per_warp : (int, int)
-        WMMA operations of one warp along I and J.
-    depth : int
-        WMMA operations along K per stage in shared memory.
-    """
-
-    warps: tuple[int, int]
-    per_warp: tuple[int, int]
-    depth: int = 4
-
-    @property
-    def rows(self) -> int:
-        return self.warps[0] * self.per_warp[0] * MICRO
-
-    @property
-    def columns(self) -> int:
-        return self.warps[1] * self.per_warp[1] * MICRO
-
-    @property
-    def result_scope(self) -> str:
-        """Where results pass through on their way to the epilogue.
-
-        TVM's storage rewriting would put float32 results in the place of a larger float16 buffer of
-        the same scope, and then fail on the mixed types; results that outgrow every operand buffer
-        are safe from that, and they are too large for static shared memory.
-        """
-        return "shared" if self.result_bytes <= 36864 else "shared.dyn"
-
-    @property
-    def result_bytes(self) -> int:
-        return self.rows * self.columns * 4
-
-    @property
-    def stage_bytes(self) -> int:
-        """Of both operands in one stage, whichever way the second one lies."""
-        depth, rows = MICRO * self.depth, self.rows + self.columns
-        return 2 * max(
-            rows * (depth + _SKEW), self.rows * (depth + _SKEW) + depth * (self.columns + _SKEW)
-        )
-
-    def blocks(self, batch: int, rows: int, columns: int) -> int:
-        """Blocks of threads that a product needs.
-
-        Parameters
-        ----------
-        batch, rows, columns : int
-            Extents of the product's result.
-
-        Returns
-        -------
-        int
-            Those at the edges, which the product fills in part, count as well.
-        """
-        return batch * math.ceil(rows / self.rows) * math.ceil(columns / self.columns)
-
-
-TILES = (
-    Tile((4, 4), (2, 2)),
-    Tile((4, 2), (2, 2)),
-    Tile((2, 4), (2, 2)),
-    Tile((2, 2), (2, 2), depth=2),
-    Tile((2, 2), (2, 1)),
-    Tile((2, 2), (1, 2)),
-    Tile((2, 2), (1, 1)),
-    Tile((1, 4), (1, 1)),
-)
-"""Candidates, large ones first: they read each operand less often."""
-
-NARROW = (Tile((4, 1), (2, 1), depth=2), Tile((4, 1), (1, 1)))
-"""Those for results with as many columns as one operation has, or fewer."""
-
-
-def choose_tile(batch: int, rows: int, columns: int, gpu: Gpu) -> Tile:
-    """The largest tile that fills the chip without much padding, else the one with most blocks.
+def schedule_whole(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
+    """As :func:`schedule`, with every sum in one part, for kernels in which none can be cut.
 
     Parameters
     ----------
-    batch, rows, columns : int
-        Extents of the product's result.
-    gpu : Gpu
-        Its multiprocessors count.
+    func, gpu
+        A kernel with a matrix product, and what runs it.
 
     Returns
     -------
-    Tile
-        One of :data:`TILES`, or of :data:`NARROW`.
+    tirx.PrimFunc | Refusal
+        As there.
     """
-    tiles = TILES if columns > MICRO else NARROW
-
-    def padded(tile: Tile) -> float:
-        whole = math.ceil(rows / tile.rows) * tile.rows * math.ceil(columns / tile.columns)
-        return whole * tile.columns / (rows * columns)
-
-    least = min(padded(tile) for tile in tiles)
-    fitting = [tile for tile in tiles if padded(tile) <= 1.34 * least]
-    for tile in fitting:
-        if tile.blocks(batch, rows, columns) >= gpu.num_sms:
-            return tile
-    return max(fitting, key=lambda tile: tile.blocks(batch, rows, columns))
+    return schedule(func, gpu, may_cut=False)
 
 
-def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
+def schedule(func: tirx.PrimFunc, gpu: Gpu, *, may_cut: bool = True) -> tirx.PrimFunc | Refusal:
     """Schedule a kernel with one half-precision product and elementwise stages around it.
 
     Parameters
     ----------
     func, gpu
         A kernel with a matrix product, and what runs it.
+    may_cut : bool
+        Whether long sums of few tiles may be cut into parts.
 
     Returns
     -------
@@ -201,7 +106,8 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
     blocks = tile.blocks(sizes[Kind.kIter_S], rows, columns)
     results = blocks * tile.rows * tile.columns
     parts = choose_parts(terms, blocks, results, MICRO * tile.depth, gpu.num_sms)
-    if math.prod(parts) == 1 or sizes[Kind.kIter_S] * math.prod(parts) > 65535:
+    count = math.prod(parts) if may_cut else 1
+    if count == 1 or sizes[Kind.kIter_S] * count > 65535:
         _Builder(sch, main, tile, gpu).build()
         return one_condition(sch.mod["main"])
     partial, total = split_sum(sch, main, parts)
@@ -329,7 +235,7 @@ class _Builder:
         sch.bind(thread, "threadIdx.x")
         sch.bind(warp, "threadIdx.y")
         sch.vectorize(lane)
-        sch.storage_align(block, 0, axis=-2, factor=16, offset=_SKEW)
+        sch.storage_align(block, 0, axis=-2, factor=16, offset=SKEW)
         return block
 
     def _lanes(self, operand: int, source: tirx.Buffer) -> int:
@@ -346,7 +252,8 @@ class _Builder:
         """Let copies of later stages go on beside this one's products."""
         sch, tile = self.sch, self.tile
         steps = int(sch.get(k0).extent)
-        ahead = stages_ahead(steps, tile.stage_bytes, tile.result_bytes, self.gpu)
+        stage = tile.stage_bytes(transposed=self.transposed_b)
+        ahead = stages_ahead(steps, stage, tile.result_bytes, self.gpu)
         # The least that goes past registers are four bytes.
         if ahead and min(self.lanes) > 1 and all(is_plain_copy(sch, copy) for copy in copies):
             sch.annotate(k0, "software_pipeline_order", [0, 1, 3, 2, 4])

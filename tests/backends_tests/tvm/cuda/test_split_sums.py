@@ -25,6 +25,7 @@ _CASES = {case.name: case for case in (*conv.cases(), *cases.cases())}
         ("conv2d_in_parts", 2),
         ("conv2d_in_parts_single", 2),
         ("conv3d_in_parts", 2),
+        ("conv2d_in_parts_uneven", 2),
         ("dense_long", 2),
         ("conv2d_two_channels", 1),
         ("dense_dense", 1),
