@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tvm
@@ -51,6 +52,16 @@ def _reduction(function: Callable[..., np.ndarray]) -> _Fold:
         return np.asarray(function(x, axis=axes, keepdims=bool(call.attrs.keepdims)))
 
     return fold
+
+
+def _added_up(function: Callable[..., np.ndarray]) -> _Fold:
+    """In float64: along outer axes numpy adds up one by one, and a norm of weights that is off has
+    every element that it scales off by the same."""
+
+    def wide(x: np.ndarray, **how: Any) -> np.ndarray:
+        return function(x, **how, dtype=np.float64 if x.dtype.kind == "f" else None)
+
+    return _reduction(wide)
 
 
 def _strided_slice(call: relax.Call, x: np.ndarray, *_: np.ndarray) -> np.ndarray:
@@ -101,11 +112,11 @@ _FOLDERS: dict[str, _Fold] = {
     "strided_slice": _strided_slice,
     "take": lambda call, x, i: np.take(x, i, axis=None if call.attrs.axis is None else _axis(call)),
     "gather_elements": lambda call, x, i: gather_elements(x, i, _axis(call)),
-    "sum": _reduction(np.sum),
-    "mean": _reduction(np.mean),
+    "sum": _added_up(np.sum),
+    "mean": _added_up(np.mean),
     "max": _reduction(np.max),
     "min": _reduction(np.min),
-    "variance": _reduction(np.var),
+    "variance": _added_up(np.var),
     "zeros_like": _plain(np.zeros_like),
     "ones_like": _plain(np.ones_like),
     "where": _plain(np.where),

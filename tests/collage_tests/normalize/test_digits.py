@@ -202,3 +202,21 @@ def test_what_is_rounded_and_widened_again_was_to_be_rounded() -> None:
     assert operators(normal) == ["add"]
     added = constant(call_of(normal, "add").args[1])
     np.testing.assert_array_equal(added, wide.astype("float16").astype("float32"))
+
+
+def test_norms_of_weights_are_added_up_in_float64() -> None:
+    """Along outer axes numpy adds up one by one: all that a norm scales was off alike."""
+    weights = drawn(256, 16, 64, dtype="float32")
+
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        squares = bb.emit(R.square(relax.const(weights)))
+        norm = bb.emit(R.sqrt(bb.emit(R.sum(squares, axis=[0, 1], keepdims=True))))
+        unit = bb.emit(R.divide(relax.const(weights), norm))
+        return bb.emit(R.nn.conv1d(x, unit, groups=16))
+
+    normal = normalize(module([(1, 256, 64)], body))
+    folded = constant(call_of(normal, "nn.conv1d").args[1])
+    wanted = weights / np.sqrt(np.square(weights.astype("float64")).sum((0, 1)))
+    np.testing.assert_allclose(folded, wanted, rtol=1.5e-7)
+    off = np.mean(folded / wanted - 1, axis=(0, 1))
+    assert np.abs(off).max() < 5e-8, "rounded once, each for itself"
