@@ -127,6 +127,29 @@ class FieldReader:
         """A field of text; raises as :meth:`get`."""
         return str(self.get(name, str))
 
+    def texts(self, name: str) -> dict[str, str]:
+        """A field of texts by name.
+
+        Parameters
+        ----------
+        name : str
+            Of the field.
+
+        Returns
+        -------
+        dict of str to str
+            In the order in which they were written.
+
+        Raises
+        ------
+        ValueError
+            When it is none, or something in it is no text.
+        """
+        found: dict[str, str] = self.get(name, dict)
+        if not all(isinstance(text, str) for text in found.values()):
+            raise ValueError(f"has no valid '{name}'")
+        return found
+
     def number(self, name: str) -> float:
         """A field that is a number; raises as :meth:`get`."""
         return float(self.get(name, int, float))

@@ -222,7 +222,7 @@ class Record:
             workload=reader.text("workload"),
             tensors=reader.text("tensors"),
             target=canonical_json(reader.get("target", dict, list)),
-            versions=tuple(sorted(reader.get("versions", dict).items())),
+            versions=tuple(sorted(reader.texts("versions").items())),
             compiler=reader.text("compiler"),
             tvm=reader.text("tvm"),
             device=reader.text("device"),

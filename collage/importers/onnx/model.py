@@ -24,7 +24,7 @@ from collage.importers.onnx.known import fold_known
 from collage.importers.onnx.maps import with_numbers_for_labels, without_maps
 from collage.importers.onnx.narrow import fill_in_sparse, weights_of, widen_narrow
 from collage.importers.onnx.shapes import concretize, real_inputs
-from collage.importers.onnx.soundness import require_whole
+from collage.importers.onnx.soundness import require_text, require_whole
 from collage.importers.onnx.straight import DataDecideError, flatten
 from collage.importers.onnx.support import (
     drop_unused_outputs,
@@ -144,6 +144,15 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     >>> import_onnx(net, "net", {"x": (4, 8)}).outputs
     (TensorInfo(shape=(4, 8), dtype='float32', name='y'),)
     """
+    try:
+        return _import_whole(model, name, shapes)
+    except (TypeError, UnicodeDecodeError):
+        require_text(model)
+        raise
+
+
+def _import_whole(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedModel:
+    """As :func:`import_onnx`, of a model whose texts are texts."""
     require_whole(model)
     model = widen_narrow(with_numbers_for_labels(without_maps(fill_in_sparse(model))))
     try:

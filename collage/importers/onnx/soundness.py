@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import onnx
+from google.protobuf.message import Message  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helper
 
 from collage.backends.contract.errors import ModelError
@@ -25,6 +26,41 @@ def require_whole(model: onnx.ModelProto) -> None:
         Names the first such value or weight.
     """
     _require_whole(model.graph, frozenset())
+
+
+def require_text(message: Message) -> None:
+    """Raise where something that is text by ONNX's definition is none, which protobuf lets pass.
+
+    Parameters
+    ----------
+    message : Message
+        A model, or a part of one. Every message in it is looked at, so this is for models that
+        something else failed at.
+
+    Raises
+    ------
+    ModelError
+        Shows the first one's bytes.
+
+    Examples
+    --------
+    >>> require_text(onnx.parser.parse_model(
+    ...     '''<ir_version: 8, opset_import: ["" : 17]>
+    ...     net (float[8] x) => (float[8] y) { y = Relu(x) }'''
+    ... ))
+    """
+    for field, value in message.ListFields():
+        several = [value] if isinstance(value, str | bytes | Message) else value
+        if field.type == field.TYPE_MESSAGE:
+            for part in several:
+                require_text(part)
+        elif field.type == field.TYPE_STRING:
+            for text in several:
+                if isinstance(text, bytes):
+                    raise ModelError(
+                        f"the graph is damaged: '{field.name}' is no text but {text[:40]!r}",
+                        value=text,
+                    )
 
 
 def _require_whole(graph: GraphProto, outer: frozenset[str]) -> None:

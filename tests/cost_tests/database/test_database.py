@@ -132,6 +132,7 @@ def test_foreign_lines_are_skipped_and_reported(tmp_path: Path) -> None:
         json.dumps({**good, "status": "splendid"}).encode(),
         json.dumps({**good, "samples_sec": ["x"]}).encode(),
         json.dumps({**good, "versions": None}).encode(),
+        json.dumps({**good, "versions": {"tvm": {}}}).encode(),
         b"\xff\xfe\x00",
         b"",
         record_of("kept").to_json().encode(),
@@ -141,7 +142,7 @@ def test_foreign_lines_are_skipped_and_reported(tmp_path: Path) -> None:
     database = JsonLinesDatabase(path)
     assert [r.key.workload for r in database.records()] == ["kept"]
     problems = {p.line: p.reason for p in database.problems}
-    assert sorted(problems) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 14, 15]
+    assert sorted(problems) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16]
     assert problems[1].startswith("is no JSON") and problems[3] == "is no measurement"
     assert problems[4] == "is of schema 99, not 1" and problems[5] == "has no valid 'num_threads'"
     assert str(database.problems[0]).startswith("line 1 is no JSON")

@@ -214,3 +214,18 @@ def test_how_many_tensors_a_sequence_holds() -> None:
     x = np.random.default_rng(5).standard_normal((5, 3), np.float32)
     found = by_importer(onnx.parser.parse_model(text), {"x": x})
     require_same(found, [x[4:], np.array(3)])
+
+
+@pytest.mark.parametrize("damaged", [b"R\xe9lu", b"\xb5\xf4\xaa\xca"])
+def test_text_that_is_none_is_shown(damaged: bytes, tmp_path: Path) -> None:
+    """Protobuf lets it pass, and whatever reads it next fails in its own words."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        net (float[4] x) => (float[4] y) { y = Relu(x) }"""
+    )
+    content = model.SerializeToString()
+    assert content.count(b"Relu") == 1
+    path = tmp_path / "damaged.onnx"
+    path.write_bytes(content.replace(b"Relu", damaged))
+    with pytest.raises(ModelError, match=r"the graph is damaged: 'op_type' is no text but b'"):
+        load_model(path)
