@@ -35,9 +35,9 @@ PROBLEMS: dict[str, tuple[Sequence[int], Sequence[int], dict[str, Any]]] = {
     ),
     # Few tiles with long sums, which are cut in parts: by windows' places, by channels, by both.
     "conv2d_in_parts": ((1, 256, 7, 6), (40, 3, 3), {"padding": 1}),
-    "conv2d_in_parts_single": ((1, 1024, 7, 7), (24, 1, 1), {}),
+    "conv2d_in_parts_single": ((1, 2048, 7, 7), (24, 1, 1), {}),
     # Results that no block of threads divides.
-    "conv2d_in_parts_uneven": ((1, 128, 7, 5), (30, 3, 3), {"padding": 1}),
+    "conv2d_in_parts_uneven": ((1, 256, 7, 5), (30, 3, 3), {"padding": 1}),
     "conv3d_in_parts": ((1, 40, 3, 5, 4), (24, 3, 5, 5), {"padding": (1, 2, 2)}),
     # Few columns.
     "conv2d_two_channels": ((1, 24, 9, 8), (2, 3, 3), {"padding": 1}),
