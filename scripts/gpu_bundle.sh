@@ -43,14 +43,14 @@ unzip -q "$work"/download/nvidia_cutlass-*.whl \
   'cutlass_library/source/examples/88_hopper_fmha/*' -d "$work/cutlass"
 mkdir -p "$work/site/cutlass"
 mv "$work/cutlass/cutlass_library/source/examples" "$work/site/cutlass/examples"
-tar -C "$work/site" --owner=0 --group=0 -cJf "$out/collage-gpu.tar.xz" .
+tar -C "$work/site" --owner=0 --group=0 -cf - . | xz -9e >"$out/collage-gpu.tar.xz"
 "$python" -m pip install -q --disable-pip-version-check --no-deps --no-compile \
   --target "$work/zoo" 'timm>=1.0,<2' 'diffusers>=0.30,<1' 'segmentation-models-pytorch>=0.4,<1' \
   'monai>=1.3,<2' 'einops>=0.7,<1' 2> >(grep -v '^WARNING' >&2)
 # Programs, diffusers' pipelines and timm's names of classes take a third of it, and no network needs
 # them.
 rm -rf "$work/zoo/bin" "$work"/zoo/diffusers/{pipelines,modular_pipelines} "$work/zoo/timm/data/_info"
-tar -C "$work/zoo" --owner=0 --group=0 -cJf "$out/zoo.tar.xz" .
+tar -C "$work/zoo" --owner=0 --group=0 -cf - . | xz -9e >"$out/zoo.tar.xz"
 total=$(cat "$out/tvm-gpu.tar" "$out/setup.sh" "$out/collage-gpu.tar.xz" "$out/zoo.tar.xz" | wc -c)
 echo "$(stat -c '%s bytes %n' "$out"/*)"
 echo "together $total bytes"
