@@ -234,9 +234,18 @@ def _compile_with_tvm(
     *,
     cuda_graph: bool,
 ) -> relax.VMExecutable:
-    config = {**PASSES, "relax.backend.use_cuda_graph": cuda_graph}
+    # Whoever calls may have a context of his own, with instruments.
+    around = tvm.transform.PassContext.current()
+    told = {**around.config, **PASSES, "relax.backend.use_cuda_graph": cuda_graph}
+    ours = tvm.transform.PassContext(
+        around.opt_level,
+        list(around.required_pass),
+        list(around.disabled_pass),
+        list(around.instruments or ()),
+        told,
+    )
     try:
-        with tvm.transform.PassContext(config=config):
+        with ours:
             return tvm.compile(mod, target=device, relax_pipeline=pipeline)
     except (RuntimeError, ValueError, TypeError) as err:
         # An error of ours has lost its type on the way through TVM's compiler.

@@ -74,7 +74,7 @@ def test_every_option_reaches_the_search(
         "--threads 2 --allow-code --workers ray://head:10001 --pin backbone.*=onednn "
         "--ban softmax=onednn --ban softmax=openblas --memory-limit 256M "
         "--max-error 0.01 --precision bfloat16 --calibration entropy --metric top1 "
-        "--weights beside --most-buckets 3 --covers 4"
+        "--weights beside --most-buckets 3 --covers 4 --layouts plain,channels_last"
     )
     assert main([*text.split(), "-t", '{"kind": "openblas", "epilogues": false}']) == 0
     assert main(f"optimize {model} -t llvm -o {tmp_path / 'c'} --single-backend tvm".split()) == 0
@@ -92,6 +92,7 @@ def test_every_option_reaches_the_search(
         "time_budget_sec": pytest.approx(30.0, abs=20.0),
         "strategy": "search",
         "covers": 4,
+        "layouts": ["plain", "channels_last"],
         "refine_trials": 5,
         "refine_storage": "sqlite:///r.db",
         "num_threads": 2,

@@ -296,7 +296,7 @@ def mortal_compiler(folder: Path, part: str, kills: int) -> Path:
     return folder / "g++"
 
 
-@pytest.mark.parametrize(("part", "kills"), [("g++", 1), ("cc1plus", 2), ("ld", 2), ("ld", 9)])
+@pytest.mark.parametrize(("part", "kills"), [("g++", 1), ("cc1", 2), ("ld", 2), ("ld", 9)])
 def test_a_compiler_that_is_killed_is_no_failed_build(
     context: BuildContext, tmp_path: Path, part: str, kills: int
 ) -> None:

@@ -19,8 +19,9 @@ from collage.backends.contract.registry import get_backend
 from collage.backends.toolchain import cuda_runtime
 from collage.backends.tvm.common.numbers.wide import compute_wide
 from collage.backends.tvm.cuda.legalize import legalizations
-from collage.backends.tvm.cuda.schedules import SCHEDULE_ATTR, Gpu, schedule_function, tensor_core
+from collage.backends.tvm.cuda.schedules import SCHEDULE_ATTR, Gpu, schedule_function
 from collage.backends.tvm.cuda.schedules._base import unbound_stores
+from collage.backends.tvm.cuda.schedules.tiles import TILES, choose_tile
 from collage.testing import graphs
 from tests.backends_tests.tvm import cases as tvm_cases
 from tests.backends_tests.tvm.cuda.lowered import kernels, lower
@@ -168,11 +169,11 @@ def test_reshapes_cost_no_kernel(context: BuildContext) -> None:
 
 def test_tiles_fill_the_chip() -> None:
     gpu = Gpu.of_target(cuda_target())
-    large = tensor_core.choose_tile(1, 4096, 4096, gpu)
-    small = tensor_core.choose_tile(1, 128, 768, gpu)
+    large = choose_tile(1, 4096, 4096, gpu)
+    small = choose_tile(1, 128, 768, gpu)
     assert (large.rows, large.columns) == (128, 128)
-    assert small.blocks(1, 128, 768) > tensor_core.TILES[0].blocks(1, 128, 768)
-    narrow = tensor_core.choose_tile(1, 50176, 64, gpu)
+    assert small.blocks(1, 128, 768) > TILES[0].blocks(1, 128, 768)
+    narrow = choose_tile(1, 50176, 64, gpu)
     assert narrow.columns == 64
 
 
