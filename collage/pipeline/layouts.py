@@ -29,14 +29,15 @@ _NAMED = 5
 
 
 def chooses_layouts(
-    layouts: Sequence[str] | None, device: DeviceKind, max_error: float | None = None
+    layouts: Sequence[str] | str | None, device: DeviceKind, max_error: float | None = None
 ) -> bool:
     """Whether the search is to choose among layouts.
 
     Parameters
     ----------
-    layouts : sequence of str or None
-        What a user allows; None for what the device does without a choice.
+    layouts : sequence of str or str or None
+        What a user allows, in a text with commas between; None for what the device does without
+        a choice.
     device : DeviceKind
         What is searched for.
     max_error : float, optional
@@ -59,7 +60,7 @@ def chooses_layouts(
     (False, True)
     """
     own = LAYOUTS[device.channels_last]
-    wanted = set(layouts or [own])
+    wanted = set(layouts.split(",") if isinstance(layouts, str) else layouts or [own])
     if unknown := sorted(wanted - set(LAYOUTS)):
         raise UserError(
             f"unknown layout '{unknown[0]}'; there are: {', '.join(LAYOUTS)}", value=unknown[0]

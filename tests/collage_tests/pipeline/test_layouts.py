@@ -123,7 +123,7 @@ def test_a_log_has_the_layouts_that_were_chosen(tmp_path: Path) -> None:
 def test_each_device_has_a_layout_without_a_choice() -> None:
     assert not chooses_layouts(None, CPU) and not chooses_layouts(["plain"], CPU)
     assert not chooses_layouts(["channels_last"], CUDA)
-    assert chooses_layouts(LAYOUTS, CUDA)
+    assert chooses_layouts(LAYOUTS, CUDA) and chooses_layouts("plain,channels_last", CPU)
     with pytest.raises(UserError, match="unknown layout 'blocked'; there are: plain, channels"):
         chooses_layouts(["plain", "blocked"], CPU)
     with pytest.raises(UserError, match="without plain, layouts cannot be chosen for cpu"):
