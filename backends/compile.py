@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +40,7 @@ from collage.backends.relax.modules.weights_beside import (
 from collage.backends.toolchain.weight_files import FOLDER
 
 PASSES = {"tirx.use_async_copy": True}
-"""What TVM's compiler is told of every module: copies that schedules mark go past registers.
+"""What TVM's compiler is told for a GPU: copies that schedules mark go past registers.
 
 Without it they are made at once, as right and slower.
 """
@@ -227,6 +228,18 @@ def _pipeline(
     return tvm.transform.Sequential([usual, last, make_empty_constants()])
 
 
+def _passes(*, cuda_graph: bool) -> tvm.transform.PassContext:
+    """The context of whoever calls, with his instruments, and what a GPU needs besides."""
+    around = tvm.transform.PassContext.current()
+    return tvm.transform.PassContext(
+        around.opt_level,
+        list(around.required_pass),
+        list(around.disabled_pass),
+        list(around.instruments or ()),
+        {**around.config, **PASSES, "relax.backend.use_cuda_graph": cuda_graph},
+    )
+
+
 def _compile_with_tvm(
     mod: tvm.IRModule,
     device: tvm.target.Target,
@@ -234,18 +247,9 @@ def _compile_with_tvm(
     *,
     cuda_graph: bool,
 ) -> relax.VMExecutable:
-    # Whoever calls may have a context of his own, with instruments.
-    around = tvm.transform.PassContext.current()
-    told = {**around.config, **PASSES, "relax.backend.use_cuda_graph": cuda_graph}
-    ours = tvm.transform.PassContext(
-        around.opt_level,
-        list(around.required_pass),
-        list(around.disabled_pass),
-        list(around.instruments or ()),
-        told,
-    )
+    building = _passes(cuda_graph=cuda_graph) if device.kind.name == "cuda" else nullcontext()
     try:
-        with ours:
+        with building:
             return tvm.compile(mod, target=device, relax_pipeline=pipeline)
     except (RuntimeError, ValueError, TypeError) as err:
         # An error of ours has lost its type on the way through TVM's compiler.
