@@ -90,12 +90,12 @@ def one_condition(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """
 
     def merged(call: tvm.ir.Call) -> Any:
-        outer, value = _condition(call), call
-        inner = _condition(call.args[1]) if outer is not None else None
-        if outer is None or inner is None:
+        outer = _condition(call)
+        inner = None if outer is None else _condition(call.args[1])
+        if inner is None:
             return call
-        value = call.args[1]
-        return tirx.if_then_else(tirx.And(outer, inner), value.args[1], value.args[2])
+        _, value, zero = call.args[1].args
+        return tirx.if_then_else(tirx.And(outer, inner), value, zero)
 
     body = tvm_ffi.structural_map(func.body, [(tvm.ir.Call, merged)], order="post")
     return func.with_body(body)

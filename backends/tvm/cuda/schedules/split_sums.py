@@ -102,7 +102,7 @@ def cuts(terms: Sequence[int]) -> Iterator[tuple[int, ...]]:
     return (cut for cut in itertools.product(*divisors) if math.prod(cut) <= _MOST_PARTS)
 
 
-def split_sum(sch: s_tir.Schedule, main: Any, parts: Sequence[int]) -> tuple[Any, Any]:
+def split_sum(sch: s_tir.Schedule, main: Any, parts: Sequence[int]) -> Any:
     """Cut a sum, so that parts of it are an axis of a block before it.
 
     Parameters
@@ -116,8 +116,8 @@ def split_sum(sch: s_tir.Schedule, main: Any, parts: Sequence[int]) -> tuple[Any
 
     Returns
     -------
-    partial, total : SBlockRV
-        The block that computes the parts, with an axis more, and the one that adds them up.
+    SBlockRV
+        The block that computes the parts, with an axis more; ``main`` adds them up.
     """
     axes = axes_of(sch, main) or []
     loops = list(sch.get_loops(main))
@@ -140,7 +140,7 @@ def split_sum(sch: s_tir.Schedule, main: Any, parts: Sequence[int]) -> tuple[Any
     # Layouts of blocks are changed only where loops stand in the order of the block's axes.
     loops = list(sch.get_loops(partial))
     sch.reorder(loops[len(spatial)], *loops[: len(spatial)])
-    return partial, main
+    return partial
 
 
 def schedule_total(sch: s_tir.Schedule, total: Any) -> None:
@@ -151,7 +151,7 @@ def schedule_total(sch: s_tir.Schedule, total: Any) -> None:
     sch : s_tir.Schedule
         Whose other kernel is scheduled already.
     total : SBlockRV
-        As :func:`split_sum` gives it.
+        What :func:`split_sum` left of the sum.
     """
     store = sch.cache_write(total, 0, "local")
     auto_inline_consumer_chain(sch, store)

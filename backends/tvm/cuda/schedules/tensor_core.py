@@ -110,9 +110,9 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu, *, may_cut: bool = True) -> tirx.Pri
     if count == 1 or sizes[Kind.kIter_S] * count > 65535:
         _Builder(sch, main, tile, gpu).build()
         return one_condition(sch.mod["main"])
-    partial, total = split_sum(sch, main, parts)
+    partial = split_sum(sch, main, parts)
     _Builder(sch, partial, tile, gpu, inline_behind=auto_inline_consumers).build()
-    schedule_total(sch, total)
+    schedule_total(sch, main)
     return one_condition(sch.mod["main"])
 
 
