@@ -83,6 +83,7 @@ def search(
     on_round: Callable[[SearchProgress], None] | None = None,
     max_states: int = DEFAULT_MAX_STATES,
     last_resorts: Sequence[PartitionRule] = (),
+    is_slow_to_build: Callable[[Candidate], bool] = lambda candidate: False,
     tolerance: float = 0.0,
 ) -> SearchResult:
     """The cheapest partitioning of a graph under additive cost.
@@ -115,6 +116,9 @@ def search(
     last_resorts : sequence of PartitionRule
         Asked one after the other, and only once no usable candidates cover the graph: what they
         find for bindings that are left over takes part from then on.
+    is_slow_to_build : callable, optional
+        Whether a candidate that was not measured cannot be compiled soon: of a search that is cut
+        off the answer has such ones only where nothing else covers the graph.
     tolerance : float
         Costs that were measured differ by chance, and so would the answers of two searches. Of
         candidates for the same bindings that are within this share of the cheapest the earliest
@@ -264,7 +268,9 @@ def search(
         running, best = running and evaluate(pending), None
         if not running:
             pool.refresh()
-            found = _best_so_far(graph, pool, seeded, max_states, last_resorts)
+            found = _best_so_far(
+                *(graph, pool, seeded, max_states, last_resorts), is_slow_to_build
+            )
             return outcome(cover, found, ended=False)
 
 
@@ -283,22 +289,26 @@ def _best_so_far(
     seeded: Sequence[int],
     max_states: int,
     last_resorts: Sequence[PartitionRule],
+    is_slow_to_build: Callable[[Candidate], bool],
 ) -> Partitioning | None:
     """The best cover of what was measured, and of what seeds consist of where nothing else was.
 
-    Other candidates that were not measured are left out: a guess that is too low would win. Last
-    resorts are not, where there is nothing else.
+    Other candidates that were not measured are left out: a guess that is too low would win. There is
+    no time to build those that are slow to build: they count only where nothing else covers the
+    graph, and last resorts only where nothing does.
     """
     while True:
         guessed = [p for p in (*seeded, *pool.rescued) if not pool.measured[p]]
         for position in guessed:
             pool.values[position] = pool.costs.guess(pool.candidates[position])
-        usable = [*(p for p, measured in enumerate(pool.measured) if measured), *guessed]
-        cover = pool.cover(max_states, only=usable)
-        if cover is not None:
-            found = pool.partitioning(cover)
-            return Partitioning(found.candidates, found.seconds, "stopped early")
-        if not pool.rescue(last_resorts, usable):
+        measured = [p for p, known in enumerate(pool.measured) if known]
+        at_once = [p for p in guessed if not is_slow_to_build(pool.candidates[p])]
+        for usable in ([*measured, *at_once], [*measured, *guessed]):
+            cover = pool.cover(max_states, only=usable)
+            if cover is not None:
+                found = pool.partitioning(cover)
+                return Partitioning(found.candidates, found.seconds, "stopped early")
+        if not pool.rescue(last_resorts, [*measured, *guessed]):
             return None
 
 

@@ -202,6 +202,30 @@ def test_cut_off_answers_with_what_was_measured_and_guesses_of_the_seeds() -> No
     assert found.partitioning.seconds == pytest.approx(1.5 + sum(table[c] for c in alone[:3]))
 
 
+@pytest.mark.parametrize("is_covered", [True, False])
+def test_cut_off_takes_guesses_of_what_is_slow_to_build_where_nothing_else_covers(
+    is_covered: bool,
+) -> None:
+    """There is no time left for kernels that have to be chosen among many."""
+    graph, table = chain(6, (1,), seed=3)
+    alone = [c for c in table if c.nodes.bit_count() == 1 and c.target is TARGETS[0]]
+    slow = [Candidate(c.nodes, TARGETS[1]) for c in alone[4:]]
+    known = {c: 1.0 for c in (alone if is_covered else alone[:4])}
+    costs = TableCosts(known, guesses=dict.fromkeys(slow, 0.1))
+    mixed = make_partitioning(graph, [*alone[:4], *slow])
+    found = search(
+        graph,
+        list(known),
+        costs,
+        seeds=[make_partitioning(graph, alone), mixed] if is_covered else [mixed],
+        is_slow_to_build=lambda c: c.target is TARGETS[1],
+    )
+    assert found.partitioning is not None and not found.complete
+    validate(graph, found.partitioning)
+    chosen = set(found.partitioning.candidates)
+    assert chosen == (set(alone) if is_covered else {*alone[:4], *slow})
+
+
 def test_stopped_with_nothing_known_returns_none() -> None:
     graph, table = chain(5, (1,), seed=3)
     costs = TableCosts(table)
