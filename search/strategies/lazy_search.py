@@ -268,9 +268,7 @@ def search(
         running, best = running and evaluate(pending), None
         if not running:
             pool.refresh()
-            found = _best_so_far(
-                *(graph, pool, seeded, max_states, last_resorts), is_slow_to_build
-            )
+            found = _best_so_far(*(graph, pool, seeded, max_states, last_resorts), is_slow_to_build)
             return outcome(cover, found, ended=False)
 
 
@@ -293,8 +291,8 @@ def _best_so_far(
 ) -> Partitioning | None:
     """The best cover of what was measured, and of what seeds consist of where nothing else was.
 
-    Other candidates that were not measured are left out: a guess that is too low would win. There is
-    no time to build those that are slow to build: they count only where nothing else covers the
+    Other candidates that were not measured are left out: a guess that is too low would win. For
+    those that are slow to build there is no time: they count only where nothing else covers the
     graph, and last resorts only where nothing does.
     """
     while True:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 _KERNEL = re.compile(r'^extern "C" __global__ ', re.MULTILINE)
 _NAME = re.compile(r"(\w+)\s*\([^()]*\)\s*$")
 _SHARED_FUNCTION = re.compile(r"^(?=(?:__host__ )?__device__ )", re.MULTILINE)
-_ENTRY = re.compile(r"^[ \t]*\.visible \.entry (\w+)\(.*?^}\n?", re.MULTILINE | re.DOTALL)
-_ITEM = re.compile(
-    r"^[ \t]*(?:\.\w+ )*(?:\.func\b(?:[^;{]*;|.*?^})|\.(?:global|const|shared)\b[^;]*;)",
-    re.MULTILINE | re.DOTALL,
-)
+_ENTRY = re.compile(r"^[ \t]*\.visible \.entry (\w+)\(", re.MULTILINE)
+_FUNCTION = re.compile(r"^[ \t]*(?:\.\w+ )*\.func\b", re.MULTILINE)
+_VARIABLE = re.compile(r"^[ \t]*(?:\.\w+ )*\.(?:global|const|shared)\b[^;]*;", re.MULTILINE)
+_NO_DEFINITION = re.compile(r"[^;{]*;")
+_BRACE = re.compile(r"[{}]")
 _COMMENT = re.compile(r"^[ \t]*//.*\n|^[ \t]*\n", re.MULTILINE)
 
 
@@ -105,12 +105,34 @@ class Source:
 
 def _is_one_block(text: str) -> bool:
     """Whether a text is a block in braces, and nothing behind it."""
+    return _end_of_block(text, 0) == len(text)
+
+
+def _end_of_block(text: str, begin: int) -> int:
+    """Where the block ends whose first brace is the next one; 0 for one without an end.
+
+    Blocks are inside it at the beginning of a line, too: those of assembly that is written inline.
+    """
     depth = 0
-    for place in re.finditer(r"[{}]", text):
+    for place in _BRACE.finditer(text, begin):
         depth += 1 if place[0] == "{" else -1
         if depth == 0:
-            return place.end() == len(text)
-    return False
+            return place.end()
+    return 0
+
+
+def _taken_out(text: str, head: re.Pattern[str]) -> tuple[str, list[tuple[str, str]]]:
+    """A PTX module without what begins with some head, and that: each with its head's name."""
+    left, found, done = [], [], 0
+    while (match := head.search(text, done)) is not None:
+        after = _NO_DEFINITION.match(text, match.end())
+        end = after.end() if after is not None else _end_of_block(text, match.end())
+        end = end or len(text)
+        end += text[end : end + 1] == "\n"
+        left.append(text[done : match.start()])
+        found.append((match[match.lastindex or 0], text[match.start() : end]))
+        done = end
+    return "".join([*left, text[done:]]), found
 
 
 def entries(ptx: str) -> dict[str, str]:
@@ -133,8 +155,9 @@ def entries(ptx: str) -> dict[str, str]:
     >>> entries(ptx)["g"]
     '.version 9.0\\n.visible .entry g(\\n)\\n{\\n}\\n'
     """
-    common = _COMMENT.sub("", _ENTRY.sub("", ptx))
-    return {match[1]: common + match[0] for match in _ENTRY.finditer(ptx)}
+    common, kernels = _taken_out(ptx, _ENTRY)
+    common = _COMMENT.sub("", common)
+    return {name: common + kernel for name, kernel in kernels}
 
 
 def merged(modules: Sequence[str]) -> str | None:
@@ -161,10 +184,12 @@ def merged(modules: Sequence[str]) -> str | None:
     items: dict[str, None] = {}
     kernels: list[str] = []
     for module in modules:
-        common = _ENTRY.sub("", module)
-        items.update((match[0].strip(), None) for match in _ITEM.finditer(common))
-        heads[_ITEM.sub("", common).strip()] = None
-        kernels += (match[0] for match in _ENTRY.finditer(module))
+        common, found = _taken_out(module, _ENTRY)
+        kernels += (kernel for _, kernel in found)
+        common, functions = _taken_out(common, _FUNCTION)
+        items.update((function.strip(), None) for _, function in functions)
+        items.update((match[0].strip(), None) for match in _VARIABLE.finditer(common))
+        heads[_VARIABLE.sub("", common).strip()] = None
     if len(heads) != 1:
         return None
     return "\n".join([*heads, *items, "".join(kernels)])

@@ -210,7 +210,7 @@ def test_cut_off_takes_guesses_of_what_is_slow_to_build_where_nothing_else_cover
     graph, table = chain(6, (1,), seed=3)
     alone = [c for c in table if c.nodes.bit_count() == 1 and c.target is TARGETS[0]]
     slow = [Candidate(c.nodes, TARGETS[1]) for c in alone[4:]]
-    known = {c: 1.0 for c in (alone if is_covered else alone[:4])}
+    known = dict.fromkeys(alone if is_covered else alone[:4], 1.0)
     costs = TableCosts(known, guesses=dict.fromkeys(slow, 0.1))
     mixed = make_partitioning(graph, [*alone[:4], *slow])
     found = search(

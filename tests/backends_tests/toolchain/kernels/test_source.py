@@ -74,6 +74,20 @@ def test_ptx_is_taken_apart_with_what_all_kernels_need() -> None:
     assert "entry g" not in found["f"]
 
 
+def test_assembly_that_is_written_inline_ends_no_kernel() -> None:
+    """Its blocks begin and end at the beginning of a line."""
+    head = ".version 9.0\n.target sm_90a\n"
+    inline = "{\n .reg .pred p;\n @p st.shared.v2.u32 [%r1], {%r2, %r2};\n}\n"
+    first = ".visible .entry f(\n)\n{\n\t" + inline + "\tret;\n}\n"
+    second = ".visible .entry g(\n)\n{\n\tret;\n}\n"
+    helper = ".func helper(\n)\n{\n\t" + inline + "\tret;\n}\n"
+    found = entries(head + helper + first + second)
+    assert found == {"f": head + helper + first, "g": head + helper + second}
+    assert (
+        merged(list(found.values())) == f"{head}{helper}\n".replace("\n\n", "\n") + first + second
+    )
+
+
 def test_kernels_of_several_modules_are_one() -> None:
     table = ".global .align 4 .b8 table[8] = {1, 2};\n"
     helper = ".func (.param .b32 r) helper(\n)\n{\n\tret;\n}\n"
