@@ -43,6 +43,8 @@ class Settings(Message, frozen=True):
         Whether to begin to use it before the first request.
     data_limit_bytes : int or None
         What it may allocate after it has started.
+    blas_threads : int or None
+        Of numpy's matrix products; as many as there are cores where nobody says.
     """
 
     plugins: tuple[str, ...]
@@ -50,6 +52,7 @@ class Settings(Message, frozen=True):
     has_context: bool
     open_device: bool
     data_limit_bytes: int | None
+    blas_threads: int | None
     protocol: int = PROTOCOL
 
 

@@ -86,7 +86,9 @@ class WorkerPool:
         self._workers: list[WorkerProcess | None] = [None] * parallel
         self._crowding = Crowding(parallel)
         sharing = parallel + beside
-        self._blas_threads = max(1, available_cores() // sharing) if sharing > 2 else None
+        # Threads of a product that share a core wait awake for each other: of two builders on two
+        # cores each computes its references ten times as long with two threads as with one.
+        self._blas_threads = max(1, available_cores() // sharing) if sharing > 1 else None
 
     def __enter__(self) -> WorkerPool:
         return self

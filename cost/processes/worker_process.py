@@ -67,7 +67,7 @@ class WorkerProcess:
     open_device : bool
         Begin to use it before the first request, so that no request is charged for that.
     blas_threads : int, optional
-        Threads of numpy's matrix products, where many children share the cores.
+        Threads of numpy's matrix products, where several children share the cores.
     environment : mapping of str to str, optional
         Added to the child's: which of several devices it is to see.
     deadline : Deadline, optional
@@ -107,14 +107,15 @@ class WorkerProcess:
             policy.has_context,
             open_device,
             None if policy.has_context else 2 * memory_limit_bytes,
+            blas_threads,
         )
-        environment = dict(environment or {})
-        if blas_threads is not None:
-            # Read when numpy is imported.
-            environment["OPENBLAS_NUM_THREADS"] = str(blas_threads)
         program = PythonProgram(_PROGRAM, (encode(settings).decode(),), _NOT_IMPORTED)
         self._start = partial(
-            ChildProcess, program, environment, niceness=niceness, servers=fork_servers()
+            ChildProcess,
+            program,
+            dict(environment or {}),
+            niceness=niceness,
+            servers=fork_servers(),
         )
         self._process = self._start()
         self._watch: psutil.Process | None = None

@@ -9,6 +9,8 @@ import os
 import resource
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from collage.backends.contract.errors import CollageError
 from collage.backends.contract.registry import load_builtin_backends
 from collage.backends.toolchain.children.child_boot import Line
@@ -44,6 +46,10 @@ def main(line: Line, text: str) -> None:
     except (ImportError, AttributeError, TypeError, ValueError) as err:
         line.answer(encode(NotReady(f"{type(err).__name__}: {err}")))
         return
+    if settings.blas_threads is not None:
+        # Not by the environment, which children that compute with more threads would not share:
+        # each kind would have a server of its own to import everything.
+        threadpool_limits(limits=settings.blas_threads, user_api="blas")
     if settings.data_limit_bytes is not None:
         _limit_memory(settings.data_limit_bytes)
     line.answer(encode(Ready()))

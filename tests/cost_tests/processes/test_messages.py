@@ -274,7 +274,11 @@ def test_what_breaks_parsers_is_refused(line: bytes) -> None:
 
 @pytest.mark.parametrize("version", [PROTOCOL + 1, PROTOCOL - 1, "1", None])
 def test_another_version_is_said_to_be_one(version: Any) -> None:
-    for message in (Ready(), NotReady("no"), Settings((), "module:Class", False, False, None)):
+    for message in (
+        Ready(),
+        NotReady("no"),
+        Settings((), "module:Class", False, False, None, None),
+    ):
         value = {**json.loads(encode(message)), "protocol": version, "new in that version": 1}
         with pytest.raises(ProtocolError, match=f"versions {version} and {PROTOCOL}"):
             decode_handshake(json.dumps(value).encode(), type(message))
