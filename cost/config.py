@@ -64,7 +64,7 @@ class MeasureConfig:
     """Measuring configuration.
 
     Samples last ten milliseconds: shorter ones are disturbed by the scheduler's ticks. Four of them
-    do on a quiet machine, a noisy one gets 0.3 s; so a workload of 1 ms takes 0.05 to 0.3 s.
+    do on a quiet machine, a noisy one gets 0.15 s: what decides is timed again, beside its rivals.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class MeasureConfig:
 
     repeat: int = 30
     min_repeat: int = 4
-    timing_budget_sec: float = 0.3
+    timing_budget_sec: float = 0.15
     min_repeat_sec: float = 0.01
     warmup_sec: float = 0.01
     target_spread: float = 0.02

@@ -21,6 +21,10 @@ from collage.cost.device import available_cores
 from collage.cost.processes.staging import load_requirements
 from collage.cost.worker.sampling import take_samples
 
+_FEW_CALLS = 20
+"""That a sample consists of, of half a millisecond or more: TVM's evaluator, which loops outside of
+Python, makes one call more than it times."""
+
 _APART_SEC = 0.4
 """For the calls in which a whole model is taken apart,"""
 
@@ -194,9 +198,8 @@ class CpuSession(Session):
         """Seconds per call; see the class for what clock."""
 
         def time_calls(number: int) -> float:
-            if number == 1:
-                # TVM's evaluator makes one call more than it times, too dear for a slow candidate.
-                return self.call(machine)
+            if number <= _FEW_CALLS:
+                return self._call_often(machine, number)
             evaluator = machine.time_evaluator("invoke_stateful", self.device, number=number)
             return float(evaluator("main").results[0]) * number
 

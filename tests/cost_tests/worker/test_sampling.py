@@ -24,7 +24,9 @@ def clock(per_call_sec: Callable[[], float], log: list[int]) -> Callable[[int], 
     return time_calls
 
 
-CONFIG = MeasureConfig(repeat=10, min_repeat=3, min_repeat_sec=0.01, warmup_sec=0.02)
+CONFIG = MeasureConfig(
+    repeat=10, min_repeat=3, min_repeat_sec=0.01, warmup_sec=0.02, timing_budget_sec=0.3
+)
 
 
 def test_a_steady_candidate_gets_few_samples_of_enough_calls() -> None:
