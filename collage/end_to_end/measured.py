@@ -13,6 +13,7 @@ import tvm
 from collage.backends.contract import BuildContext, TargetSet
 from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.base import Cost, CostStatus
+from collage.cost.call_times import CallTime
 from collage.cost.database.record import Record
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.whole_models.model_builder import ModelJob, ModelResult
@@ -106,6 +107,7 @@ class MeasuredComparison(EndToEndComparison):
         self._compiling, self._timing = compiling, timing
         self._failures: dict[str, Cost] = {}
         self._tried: dict[str, Record] = {}
+        self._calls: dict[str, tuple[CallTime, ...]] = {}
 
     @property
     def _whole(self) -> WholeModels:
@@ -198,7 +200,10 @@ class MeasuredComparison(EndToEndComparison):
             )
             return Evaluation.of(variant, Cost(CostStatus.WRONG_RESULT, reason=reason), error)
         evaluation = Evaluation.of(variant, record.cost, error, record.rounds)
-        return replace(evaluation, calls=record.calls)
+        if record.calls:
+            self._calls[variant.key] = record.calls
+        # In each contest after the first one it is timed as a whole alone.
+        return replace(evaluation, calls=self._calls.get(variant.key, ()))
 
     def _records(self, variants: Mapping[str, Lowered]) -> dict[str, Record]:
         """Times of those that can be compiled; nothing is compiled when the log has them."""
@@ -216,7 +221,11 @@ class MeasuredComparison(EndToEndComparison):
                 return dict(zip((variant.key for variant in rest), records, strict=True))
 
     def _question(self, variants: Sequence[Lowered]) -> EndToEndQuestion:
-        models = [WholeModel(v.key, v.contender.name, tuple(self._targets)) for v in variants]
+        targets = tuple(self._targets)
+        models = [
+            WholeModel(v.key, v.contender.name, targets, taken_apart=v.key not in self._calls)
+            for v in variants
+        ]
         return EndToEndQuestion(models, self._samples, data=self._data)
 
     def _compile(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from collage.backends.contract.errors import ReplayMissError, SearchError
 from collage.candidate_costs import WorkloadCosts
-from collage.cost.contest import PairedComparison
+from collage.cost.contest import Outcome, PairedComparison
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation
 from collage.end_to_end.inside import seconds_inside
@@ -59,6 +59,11 @@ class _Tried:
     @property
     def key(self) -> str:
         return self.evaluation.key
+
+    def times(self, factor: float) -> _Tried:
+        """The same, as if everything had taken so many times as long."""
+        cost = self.evaluation.cost.times(factor)
+        return replace(self, evaluation=replace(self.evaluation, cost=cost))
 
 
 @dataclass(frozen=True)
@@ -218,11 +223,13 @@ class CorrectedSearch:
     def _concluded(
         self, evaluated: Evaluated, tried: Sequence[_Tried], leader: Evaluation
     ) -> Evaluated:
-        """One contest of all, where an answer was faster."""
+        """One contest, where an answer was faster, of it and all that were not slower than who won
+        before: who was lost to one that has lost to this answer."""
         if leader.key == evaluated.winner.key:
             return _beside(evaluated, tried)
-        running = [one for one in evaluated.evaluations if one.cost.is_valid]
-        others = [_Tried(one) for one in evaluated.evaluations if not one.cost.is_valid]
+        pairs = list(zip(evaluated.evaluations, evaluated.comparisons, strict=True))
+        running = [one for one, told in pairs if one.cost.is_valid and not _is_beaten(told)]
+        others = [_Tried(one) for one, told in pairs if not one.cost.is_valid or _is_beaten(told)]
         # How they stood against who led before says nothing of how they stand against this one.
         others += [replace(one, comparison=None) for one in tried if one.key != leader.key]
         try:
@@ -234,7 +241,14 @@ class CorrectedSearch:
         if not _is_one_contest(last):
             # The time was up: what was timed on its own before does not compare.
             return _beside(evaluated, tried)
-        return _beside(Evaluated.of(last), others)
+        # Times of before, as who won then has them in both contests.
+        again = next(one for one in last if one.key == evaluated.winner.key)
+        unit = again.cost.median_sec / evaluated.winner.cost.median_sec
+        return _beside(Evaluated.of(last), [one.times(unit) for one in others])
+
+
+def _is_beaten(comparison: PairedComparison | None) -> bool:
+    return comparison is not None and comparison.outcome in (Outcome.SLOWER, Outcome.LEFT)
 
 
 def _is_one_contest(evaluations: Sequence[Evaluation]) -> bool:

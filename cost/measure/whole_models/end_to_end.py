@@ -154,7 +154,7 @@ class EndToEndTimer(ModelTimer):
                 played = self._play(contestants, question)
                 for contestant in contestants:
                     self._ask(contestant, Check(""), Checked)
-                    if not question.provisional:
+                    if contestant.model.taken_apart and not question.provisional:
                         self._take_apart(contestant)
             finally:
                 for contestant in contestants:

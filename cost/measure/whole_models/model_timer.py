@@ -27,6 +27,8 @@ class WholeModel:
         For the log and for messages, for example ``greedy onednn``.
     targets : tuple of BackendTarget
         Every target that the model was compiled for.
+    taken_apart : bool
+        Whether each call inside it is to be timed, too, where that can be.
 
     Examples
     --------
@@ -38,6 +40,7 @@ class WholeModel:
     key: str
     description: str
     targets: tuple[BackendTarget, ...]
+    taken_apart: bool = True
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -182,3 +183,21 @@ def test_models_that_were_timed_were_taken_apart(model: tvm.IRModule, tmp_path: 
         assert len(libraries) == (evaluation.contender.name in ("openblas", "toy"))
         parts = seconds_inside(evaluation.contender.partitioning, calls, lambda part: 1.0)
         assert set(parts) == set(evaluation.contender.partitioning.candidates)
+
+
+def test_in_each_contest_after_the_first_one_models_are_timed_as_wholes_alone(
+    model: tvm.IRModule, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.jsonl"
+    race = Race(model, tmp_path, log)
+    with race.model:
+        first = race.comparison.compare(race.contenders())
+        again = race.comparison.compare(race.contenders()[:2])
+    assert [one.calls for one in again] == [one.calls for one in first[:2]]
+    records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert ["calls" in record for record in records] == [True] * 3 + [False] * 2
+    # A replay has both contests, too, and what was seen inside.
+    replay = Race(model, tmp_path / "elsewhere", log, replay_only=True)
+    with replay.model:
+        told = [replay.comparison.compare(replay.contenders()[:count]) for count in (3, 2)]
+    assert [one.calls for one in told[1]] == [one.calls for one in again]

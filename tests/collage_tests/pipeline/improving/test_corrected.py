@@ -192,6 +192,26 @@ def test_an_answer_is_found_that_neither_the_sum_nor_a_single_backend_is() -> No
     }
 
 
+def test_who_was_slower_than_the_one_that_an_answer_beats_does_not_play_again() -> None:
+    loop = Loop(MIXED, hand_over)
+    # The last contest takes three times as long as the ones before.
+    told = zip(loop.first.evaluations, loop.first.comparisons, strict=True)
+    slower = [
+        one.contender.name
+        for one, comparison in told
+        if comparison is not None and comparison.outcome is Outcome.SLOWER
+    ]
+    assert slower
+    loop.machine.loaded_in = len(loop.machine.contests) + 2
+    found = loop.search().improve(loop.first)
+    assert found.winner.contender.name in loop.machine.contests[-1]
+    assert not set(slower) & set(loop.machine.contests[-1])
+    assert loop.first.winner.contender.name in loop.machine.contests[-1]
+    for one in found.evaluations:
+        truth = loop.machine.whole(one.contender.partitioning)
+        assert one.cost.median_sec == pytest.approx(3.0 * truth)
+
+
 def test_sums_that_come_true_are_not_searched_again() -> None:
     loop = Loop(MIXED, lambda candidate, alone: 0.0)
     contests = len(loop.machine.contests)
