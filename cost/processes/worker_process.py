@@ -17,7 +17,6 @@ import psutil
 from collage.backends.contract.errors import MeasurementError, OutOfTimeError, ProtocolError
 from collage.backends.toolchain.children.child_process import ChildDiedError, ChildProcess
 from collage.backends.toolchain.children.fork_server import fork_servers
-from collage.backends.toolchain.children.python_program import PythonProgram
 from collage.cost.base import CostStatus
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
@@ -32,18 +31,13 @@ from collage.cost.processes.protocol import (
     decode_handshake,
     encode,
 )
+from collage.cost.processes.worker_program import worker_program
 
 _POLL_SEC = 0.02
 """How often a child's memory is looked at: 30 microseconds of work each."""
 
 _STARTS = 5
 """After which it is the system that has no memory for it, most likely."""
-
-_PROGRAM = "collage.cost.worker.main"
-
-_NOT_IMPORTED = ("torch",)
-"""TVM imports it wherever it is installed: seconds, and the GPU libraries that it brings along, in
-every worker and for nothing."""
 
 
 class WorkerProcess:
@@ -109,10 +103,9 @@ class WorkerProcess:
             None if policy.has_context else 2 * memory_limit_bytes,
             blas_threads,
         )
-        program = PythonProgram(_PROGRAM, (encode(settings).decode(),), _NOT_IMPORTED)
         self._start = partial(
             ChildProcess,
-            program,
+            worker_program(settings),
             dict(environment or {}),
             niceness=niceness,
             servers=fork_servers(),

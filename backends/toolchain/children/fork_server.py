@@ -153,6 +153,28 @@ class ForkServers:
                 self._keepers -= 1
             self._end_unused()
 
+    def prepare(self, program: PythonProgram, environment: Mapping[str, str]) -> None:
+        """Have what children of a program are going to need imported meanwhile, where servers are
+        kept: nobody waits for it.
+
+        Parameters
+        ----------
+        program : PythonProgram
+            What they are going to run, whatever its arguments.
+        environment : mapping of str to str
+            All of theirs.
+        """
+        with self._lock:
+            if self._keepers and self.supported:
+                self._of(program, environment)
+
+    def _of(self, program: PythonProgram, environment: Mapping[str, str]) -> _Server:
+        """The server of a program, begun where there is none; for who holds the lock."""
+        key = _Key.of(program, environment)
+        if key not in self._servers:
+            self._servers[key] = _Server(program.module, program.without, environment)
+        return self._servers[key]
+
     def fork(
         self,
         program: PythonProgram,
@@ -187,10 +209,7 @@ class ForkServers:
         key = _Key.of(program, environment)
         while True:
             with self._lock:
-                server = self._servers.get(key)
-                if server is None:
-                    server = _Server(program.module, program.without, environment)
-                    self._servers[key] = server
+                server = self._of(program, environment)
                 server.users += 1
             try:
                 return server.fork(request, stderr, partial(self._release, server))

@@ -13,6 +13,7 @@ from collage.cost.device import Device
 from collage.cost.measure.engine import Engine
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.models.measured import MeasuredCostModel
+from collage.cost.processes.worker_program import prepare_workers
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import Metric, Sample
 from collage.cost.reference.rounding import fewest_digits
@@ -86,6 +87,9 @@ class MeasuredCosting(Costing):
             When they cannot be reached.
         """
         session, measuring = self._session, self._budget.measuring
+        if not session.replay and not len(session.database):
+            # Something is going to be measured, as soon as the model is read.
+            prepare_workers()
         if self._given is None:
             with MeasuredCostModel(
                 session.context,

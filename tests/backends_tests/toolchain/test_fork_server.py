@@ -102,6 +102,24 @@ def test_no_server_is_left_where_none_is_kept(program: PythonProgram) -> None:
     assert not server.is_running()
 
 
+def test_a_server_that_was_prepared_is_that_of_its_children(
+    program: PythonProgram, tmp_path: Path
+) -> None:
+    servers, imported = ForkServers(), tmp_path / "imported"
+    servers.prepare(program, dict(os.environ))
+    assert not imported.exists(), "nobody keeps it"
+    with servers.kept():
+        servers.prepare(program, dict(os.environ))
+        servers.prepare(PythonProgram(program.module), dict(os.environ))
+        while not (imported.exists() and imported.read_text()):
+            time.sleep(0.01)
+        with ChildProcess(program, servers=servers) as child:
+            assert _said(child, "1 + 1") == "2"
+            server = _server_of(child)
+        assert imported.read_text().split() == [str(server.pid)]
+    assert not server.is_running()
+
+
 def test_children_of_a_server_that_is_killed_end_and_the_next_has_another(
     program: PythonProgram, servers: ForkServers
 ) -> None:
