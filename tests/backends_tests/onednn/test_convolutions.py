@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.onednn.regions import Regions
@@ -174,3 +176,26 @@ def test_transposes_of_many_channels_are_right(
     graphs = {f"of{c}in{g}": made(c, g) for c, g in ((384, 1), (512, 1), (640, 1), (1024, 2))}
     compiled = Regions(graphs, tmp_path_factory.mktemp(f"wide{rank}"))
     require_agreement(compiled, graphs)
+
+
+@pytest.mark.skipif("avx512f" not in cpu_flags_here(), reason="needs AVX-512")
+@pytest.mark.parametrize(("channels", "taps", "stride"), [(256, 3, 2), (512, 2, 2), (256, 3, 1)])
+def test_sums_along_one_axis_are_added_up_in_blocks(
+    channels: int, taps: int, stride: int, tmp_path: Path
+) -> None:
+    """One by one, as the kernel for channels last adds them, they are off three times as far."""
+    rng = np.random.default_rng(SEED + 3)
+    weights = (
+        rng.standard_normal((64, channels, taps)).astype(np.float32) * (channels * taps) ** -0.5
+    )
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        return emit(op.nn.conv1d(x, relax.const(weights), strides=[stride]))
+
+    mod = graph([(1, channels, 400)], body)
+    x = rng.standard_normal((1, channels, 400)).astype(np.float32)
+    (actual,) = Regions({"line": mod}, tmp_path).run("line", [x])
+    windows = np.lib.stride_tricks.sliding_window_view(x[0].astype(np.float64), taps, axis=1)
+    expected = np.einsum("clk,fck->fl", windows[:, ::stride], weights.astype(np.float64))
+    error = np.sqrt(np.mean((actual[0] - expected) ** 2) / np.mean(expected**2))
+    assert error < 2.5e-7, f"{error} of seed {SEED}"
