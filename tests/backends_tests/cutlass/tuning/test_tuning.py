@@ -207,6 +207,19 @@ def test_choices_are_kept_as_they_are_made(tmp_path: Path) -> None:
     assert len((tmp_path / "log").read_text().splitlines()) == 1
 
 
+def test_who_has_few_to_choose_from_is_first(tmp_path: Path) -> None:
+    many, few = question(128, 768, 768), question(128, 3072, 768)
+    few = replace(few, configurations=few.configurations[:2])
+    settled: list[KernelSpec] = []
+    profiler = FakeProfiler(lambda job: Outcome(1e-6, SAMPLE))
+    chosen = tuner(tmp_path / "log", profiler).choose([many, few], settled.append)
+    assert settled == [few.spec, many.spec]
+    assert [job.spec for job in profiler.asked] == [few.spec] * 2 + [many.spec] * len(
+        many.configurations
+    )
+    assert chosen == {one.spec: one.configurations[0] for one in (many, few)}
+
+
 def test_what_another_process_is_tuning_comes_last_and_is_not_measured_again(
     tmp_path: Path,
 ) -> None:
