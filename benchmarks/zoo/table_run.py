@@ -86,7 +86,8 @@ def _line(family: str, row: Row) -> str:
     ours = f"{times[COLLAGE] * 1e3:.3f}" if COLLAGE in times else ""
     faster, found = speed(row), exactness(row)
     dear = "; ".join(f"{d['share']:.0%} {d['what']}" for d in row.get("dearest", [])[:2])
-    failure = row.get("failure", "" if is_exact(row) else "WRONG")
+    wrong = "not compared with float64" if found is None else "" if is_exact(row) else "WRONG"
+    failure = row.get("failure", wrong)
     missing = "; ".join(f"{n}: {why}" for n, why in row["peer_failures"].items())
     return (
         f"| {family} | {row['network']} | {_first(row)} | {seconds(row, 'prepare_sec')} "

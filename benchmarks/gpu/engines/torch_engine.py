@@ -22,9 +22,15 @@ def module_and_inputs(job: Job) -> tuple[nn.Module, list[Tensor]]:
     module = module.to(job.device)
     placed = [x.to(job.device) for x in inputs]
     if networks.network(job.model).convolutional:
-        module = module.to(memory_format=torch.channels_last)
-        placed = [x.to(memory_format=torch.channels_last) for x in placed]
+        # Not the whole module at once: that fails where one has weights of five axes, too.
+        for weights in (*module.parameters(), *module.buffers()):
+            weights.data = _channels_last(weights.data)
+        placed = [_channels_last(x) for x in placed]
     return module, placed
+
+
+def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
 
 
 class _Session(Session):
