@@ -68,7 +68,10 @@ def build(name: str, seed: int = 0) -> nn.Module:
 
 def save(module: nn.Module, inputs: tuple[Tensor, ...], path: Path, dtype: torch.dtype) -> None:
     """Write weights and inputs, floats rounded to ``dtype``."""
-    weights = {k: _rounded(v, dtype) for k, v in module.state_dict().items()}
+    weights = module.state_dict()
+    for name, value in weights.items():
+        # In place: a copy lacks the versions of its parts, which some of torchvision's ask for.
+        weights[name] = _rounded(value, dtype)
     torch.save({"weights": weights, "inputs": [_rounded(x, dtype) for x in inputs]}, path)
 
 
