@@ -162,6 +162,10 @@ _REFERRED = {
 """Folded as the reference evaluates them: standardized weights, tables of position biases that a
 small network computes. What rounds to steps is left: between two of them digits decide."""
 
+_REFERRED_OF_ANY = {"argmax", "argmin", "flip", "repeat", "tile"}
+"""As above, of whatever type: exact. A matrix of weights is taken apart row by row from
+its largest element on: with that its determinant is known."""
+
 
 def _operands(scope: Scope, call: relax.Call) -> list[relax.Expr]:
     """The tensor operands of a call; an inline or bound tuple counts as its fields."""
@@ -201,10 +205,11 @@ def _fold_constants(scope: Scope, call: relax.Call) -> relax.Expr | None:
 
 def _folder(name: str, is_float: bool) -> _Fold | None:
     """What computes an operator's result from its operands' values, if anything does."""
-    if name in _FOLDERS or not is_float:
-        return _FOLDERS.get(name)
-    if name not in _REFERRED:
-        return _FLOAT_ONLY.get(name)
+    if name not in _REFERRED_OF_ANY:
+        if name in _FOLDERS or not is_float:
+            return _FOLDERS.get(name)
+        if name not in _REFERRED:
+            return _FLOAT_ONLY.get(name)
     operator = OPERATORS[f"relax.{name}"]
     return lambda call, *values: np.asarray(operator(call, list(values)))
 

@@ -124,6 +124,26 @@ def test_a_small_network_on_constants_is_computed_beforehand() -> None:
     np.testing.assert_allclose(constant(added.args[1]), wanted, rtol=2**-11 * 1.01, atol=1e-7)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_places_of_the_largest_weights_are_known_beforehand(dtype: str) -> None:
+    """A determinant's elimination asks for them row by row; what follows is known with them."""
+    weights = (100 * drawn(6, 6, seed=5, dtype="float32")).astype(dtype)
+
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        turned = bb.emit(R.flip(relax.const(weights), axis=0))
+        largest = bb.emit(R.argmax(turned, axis=0, keepdims=True))
+        least = bb.emit(R.argmin(turned, axis=1))
+        tiled = bb.emit(R.tile(bb.emit(R.add(largest, least)), (2, 1)))
+        return bb.emit(R.add(x, tiled))
+
+    normal = normalize(module([(2, 6)], body, "int64"))
+    assert operators(normal) == ["add"]
+    (_, added), *_ = flat_bindings(normal["main"])
+    turned = weights[::-1]
+    wanted = np.tile(turned.argmax(0)[None] + turned.argmin(1), (2, 1))
+    np.testing.assert_array_equal(constant(added.args[1]), wanted)
+
+
 def number(bb: relax.BlockBuilder, value: float) -> relax.Expr:
     """As the importer of PyTorch's programs writes a Python number that multiplies a tensor."""
     return bb.emit(R.astype(relax.const(value, "float32"), "float16"))
