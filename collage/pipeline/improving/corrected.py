@@ -32,6 +32,10 @@ from collage.search.strategies import search
 ROUNDS = 4
 """At the most: each compiles and times one whole model, or two."""
 
+_IN_VAIN = 2
+"""Rounds in a row whose answers were not faster are enough: what gained anything in the searches
+that were looked at came of the first two."""
+
 Key = tuple[tuple[int, str], ...]
 """Of a partitioning."""
 
@@ -117,9 +121,9 @@ class CorrectedSearch:
         leader_sec = leader.cost.median_sec
         tried: list[_Tried] = []
         known = {one.contender.partitioning.key() for one in evaluated.evaluations}
-        taken_apart = self._note(inside, evaluated.evaluations)
+        taken_apart, in_vain = self._note(inside, evaluated.evaluations), 0
         for number in range(1, ROUNDS + 1):
-            if not taken_apart or not self._is_time():
+            if not taken_apart or in_vain == _IN_VAIN or not self._is_time():
                 break
             try:
                 timed = [*evaluated.evaluations, *(one.evaluation for one in tried)]
@@ -142,7 +146,9 @@ class CorrectedSearch:
                 _Tried(replace(one, cost=one.cost.times(unit)), comparison)
                 for one, comparison in zip(after, contest.comparisons[1:], strict=True)
             ]
+            in_vain += 1
             if contest.winner is not before:
+                in_vain = 0
                 leader, leader_sec = contest.winner, unit * contest.winner.cost.median_sec
         return self._concluded(evaluated, tried, leader)
 
