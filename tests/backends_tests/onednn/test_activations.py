@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.cost.reference import evaluate, largest_error
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.onednn.regions import Regions
@@ -157,3 +159,21 @@ def test_behind_products(compiled: Regions, name: str, body: str) -> None:
     (found,) = compiled.run(f"{name}_{body}", [x])
     (wanted,) = evaluate(compiled.graphs[f"{name}_{body}"], [x])
     assert largest_error(found, wanted) < 2e-6
+
+
+@pytest.mark.skipif("avx512f" not in cpu_flags_here(), reason="needs AVX-512")
+@pytest.mark.parametrize("count", LENGTHS)
+def test_logarithms_to_their_last_digits(count: int, tmp_path: Path) -> None:
+    """Near 1, where sums of densities' logarithms have most of their terms, too."""
+    function = {"log": graph([(count,)], _alone(op.log))}
+    compiled = Regions(function, tmp_path, {})
+    rng = np.random.default_rng()
+    for low, high in ((0.8, 1.25), (0.0, 1e3), (1e-37, 1e-30), (1e30, 3e38)):
+        x = rng.uniform(low, high, count).astype(np.float32)
+        (found,) = compiled.run("log", [x])
+        wanted = np.log(x.astype(np.float64))
+        assert (np.abs(found - wanted) <= 3e-7 * np.abs(wanted) + 1e-12).all()
+    x = np.resize(np.array([np.nan, 0.0, np.inf, -1.0, 1.0], np.float32), count)
+    (found,) = compiled.run("log", [x])
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(found, np.log(x))

@@ -63,6 +63,30 @@ struct Exponential {
   COLLAGE_AVX512 static __m512 of(__m512 x, __m512) { return exponential<true>(x); }
 };
 
+// As Cephes' logf, a polynomial around 1: the library's is off by 6e-7 where the result is near 0.
+struct Logarithm {
+  COLLAGE_AVX512 static __m512 of(__m512 x, __m512) {
+    const __m512 one = _mm512_set1_ps(1.f);
+    __m512 m = _mm512_getmant_ps(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_nan);
+    __m512 e = _mm512_getexp_ps(x);
+    const __mmask16 upper = _mm512_cmp_ps_mask(m, _mm512_set1_ps(1.41421356f), _CMP_GT_OQ);
+    m = _mm512_mask_mul_ps(m, upper, m, _mm512_set1_ps(0.5f));
+    e = _mm512_mask_add_ps(e, upper, e, one);
+    const __m512 f = _mm512_sub_ps(m, one), square = _mm512_mul_ps(f, f);
+    __m512 p = _mm512_set1_ps(7.0376836292e-2f);
+    for (float next : {-1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+                       -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f})
+      p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(next));
+    __m512 y = _mm512_mul_ps(_mm512_mul_ps(p, f), square);
+    y = _mm512_fmadd_ps(e, _mm512_set1_ps(-2.12194440e-4f), y);
+    y = _mm512_fnmadd_ps(square, _mm512_set1_ps(0.5f), y);
+    y = _mm512_fmadd_ps(e, _mm512_set1_ps(0.693359375f), _mm512_add_ps(f, y));
+    const __m512 most = _mm512_set1_ps(__builtin_inff()), none = _mm512_setzero_ps();
+    y = _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(x, most, _CMP_EQ_OQ), most);
+    return _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(x, none, _CMP_EQ_OQ), _mm512_sub_ps(none, most));
+  }
+};
+
 template <class F>
 COLLAGE_AVX512 inline void apply_to_vectors(const float* x, float* y, int64_t count, float alpha) {
   const __m512 parameter = _mm512_set1_ps(alpha);
@@ -87,6 +111,7 @@ inline VectorFunction vector_function(dnnl::algorithm algorithm) {
     case dnnl::algorithm::eltwise_gelu_tanh: return apply_to_vectors<GeluTanh>;
     case dnnl::algorithm::eltwise_gelu_erf: return apply_to_vectors<GeluErf>;
     case dnnl::algorithm::eltwise_exp: return apply_to_vectors<Exponential>;
+    case dnnl::algorithm::eltwise_log: return apply_to_vectors<Logarithm>;
     default: return nullptr;
   }
 }
@@ -94,7 +119,7 @@ inline VectorFunction vector_function(dnnl::algorithm algorithm) {
 // Whether one of those functions is 0 at 0.
 inline bool keeps_zero(dnnl::algorithm algorithm) {
   return algorithm != dnnl::algorithm::eltwise_logistic &&
-         algorithm != dnnl::algorithm::eltwise_exp;
+         algorithm != dnnl::algorithm::eltwise_exp && algorithm != dnnl::algorithm::eltwise_log;
 }
 
 // Whether a pass of its own over `bytes` takes less than the library's functions inside of its
