@@ -26,7 +26,7 @@ import typer
 from benchmarks.networks.generated import generated_network
 from benchmarks.timing.machine import commit, machine, now
 from collage.backends.devices import CPU
-from collage.pipeline.covers import find_candidates
+from collage.pipeline.candidates import find_candidates
 from collage.pipeline.imported import import_model
 from collage.search import DataflowGraph, TableCosts, search
 from collage.search.candidates import Candidate

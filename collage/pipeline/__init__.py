@@ -10,8 +10,9 @@ gives typed values and can be run alone; ``optimize`` is their sequence. ``studi
 questions of the same stages.
 """
 
+from collage.pipeline.candidates import find_candidates
 from collage.pipeline.costing import Costing, EstimatedCosting, MeasuredCosting, choose_costing
-from collage.pipeline.covers import Covers, find_candidates, find_covers, seeds_of
+from collage.pipeline.covers import Covers, find_covers, seeds_of
 from collage.pipeline.evaluated import Evaluated, by_promise, evaluate_contenders, evaluate_in_time
 from collage.pipeline.imported import Imported, import_model
 from collage.pipeline.improving.refined import refine_winner

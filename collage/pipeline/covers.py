@@ -18,6 +18,7 @@ from collage.end_to_end import (
     baselines,
     without_search,
 )
+from collage.pipeline.candidates import find_candidates
 from collage.pipeline.layouts import LAYOUTS, compare_layouts
 from collage.pipeline.rival_contests import RivalContests
 from collage.report.data import EQUAL
@@ -28,11 +29,8 @@ from collage.search.partitioning import Partitioning
 from collage.search.restrictions import UNRESTRICTED, Restrictions
 from collage.search.rules import (
     Found,
-    LayoutsRule,
     PartitionRule,
     RestrictedRule,
-    UndominatedRule,
-    default_rules,
     last_resorts,
     lifted,
 )
@@ -243,60 +241,6 @@ def seeds_of(
     if strategy == "search":
         return baselines(graph, targets, restrictions)
     return [Contender(strategy, without_search(graph, targets, strategy, restrictions))]
-
-
-def find_candidates(
-    graph: DataflowGraph,
-    targets: TargetSet,
-    progress: ProgressCallback = ignore,
-    *,
-    restrictions: Restrictions = UNRESTRICTED,
-    until: Deadline = NEVER,
-) -> Found:
-    """Every candidate worth a measurement, and why not the others.
-
-    Parameters
-    ----------
-    graph, targets
-        As :func:`baselines` takes them.
-    progress : callable
-        Told how many they are.
-    restrictions : Restrictions, optional
-        What may not be used: it is among the rejections.
-    until : Deadline, optional
-        When to give up.
-
-    Returns
-    -------
-    Found
-        Candidates without those that a larger one of the same target makes needless.
-
-    Raises
-    ------
-    OutOfTimeError
-        When not all were found by then.
-
-    Examples
-    --------
-    >>> from tvm.relax import op
-    >>> from collage.targets import resolve_targets
-    >>> from collage.testing import graph
-    >>> mod = graph([(8,)], lambda emit, x: op.exp(x))
-    >>> dataflow = DataflowGraph.from_function(mod["main"])
-    >>> found = find_candidates(dataflow, resolve_targets(["llvm", "onednn"]))
-    >>> sorted(candidate.backend for candidate in found.candidates)
-    ['onednn', 'tvm']
-    """
-    progress(ProgressEvent("enumerate", 0, 1, "looking for candidates"))
-    allowed = graph.on_plain(restrictions) if isinstance(graph, LayoutGraph) else restrictions
-    rule: PartitionRule = UndominatedRule(RestrictedRule(default_rules(targets), allowed))
-    with graph.plain.checked(until.check):
-        if isinstance(graph, LayoutGraph):
-            found = LayoutsRule(rule, targets).find(graph)
-        else:
-            found = rule.find(graph)
-    progress(ProgressEvent("enumerate", 1, 1, f"{len(found.candidates)} candidates"))
-    return found
 
 
 def _search(

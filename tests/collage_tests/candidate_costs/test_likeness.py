@@ -18,7 +18,7 @@ from collage.candidate_costs.likeness import Likenesses
 from collage.cost.workload.workload import Workload
 from collage.passes import extract
 from collage.pipeline import import_model
-from collage.pipeline.covers import find_candidates
+from collage.pipeline.candidates import find_candidates
 from collage.search.candidates import Candidate, Composite
 from collage.search.dataflow import DataflowGraph
 from collage.targets import resolve_targets

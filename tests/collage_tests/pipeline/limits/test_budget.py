@@ -26,8 +26,8 @@ from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.deadline import Deadline
 from collage.cost.progress import ProgressEvent
 from collage.end_to_end import Seen
+from collage.pipeline.candidates import find_candidates
 from collage.pipeline.costing import MeasuredCosting
-from collage.pipeline.covers import find_candidates
 from collage.pipeline.limits.budget import Budget
 from collage.pipeline.one_function import Search
 from collage.pipeline.prefetch import Prefetch
