@@ -84,6 +84,10 @@ def _together(nvcc: _Nvcc, source: Source, output: Path) -> bool:
     return True
 
 
+_FORM = "2"
+"""Of what the cache keeps of a kernel. The first one could end at assembly that is written inline."""
+
+
 class _Nvcc:
     """The compiler, for one architecture and one cache folder."""
 
@@ -113,7 +117,7 @@ class _Nvcc:
         A source has those helpers of TVM's that its kernels need, so they differ where kernels are
         the same; what each of them does depends on TVM's release alone.
         """
-        return self._folder / f"{self.key(kernel.code, str(tvm.__version__))}.ptx"
+        return self._folder / f"{self.key(kernel.code, str(tvm.__version__), _FORM)}.ptx"
 
     def whole(self, code: str, output: Path) -> None:
         """Compile a source as it is."""
