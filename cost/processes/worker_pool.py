@@ -87,7 +87,7 @@ class WorkerPool:
         self._crowding = Crowding(parallel)
         sharing = parallel + beside
         # Threads of a product that share a core wait awake for each other: of two builders on two
-        # cores each computes its references ten times as long with two threads as with one.
+        # cores each took three to twelve times as long for its references with two threads.
         self._blas_threads = max(1, available_cores() // sharing) if sharing > 1 else None
 
     def __enter__(self) -> WorkerPool:

@@ -2,7 +2,7 @@
 
 numpy's reference is evaluated beside the builders. Its BLAS takes all cores by default, and its
 threads wait awake: on a machine of 32 cores a reference kept 18 of them busy for 14 s, which the
-compilers went without. On two cores beside one builder two threads took 30 times as long as one.
+compilers went without. On two cores, beside a builder, two threads wait for each other.
 """
 
 from __future__ import annotations
