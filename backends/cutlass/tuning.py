@@ -192,8 +192,8 @@ class Tuner(TuningStage[Question, Configuration]):
         assert self.profiler is not None
         if self.options.find_first_valid:
             return self._first_valid(questions, self.profiler, failed)
-        # Whoever waits for a choice of two waits for few compilers: attention comes before products,
-        # of which each has many kernels, and cuBLAS has them soon.
+        # Whoever waits for a choice of two waits for few compilers: attention comes before
+        # products, of which each has many kernels, and which cuBLAS has soon.
         questions = sorted(questions, key=lambda question: len(question.configurations))
         jobs = [Job.of(q, c) for q in questions for c in q.configurations]
         chosen = {}

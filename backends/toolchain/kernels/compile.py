@@ -85,7 +85,7 @@ def _together(nvcc: _Nvcc, source: Source, output: Path) -> bool:
 
 
 _FORM = "2"
-"""Of what the cache keeps of a kernel. The first one could end at assembly that is written inline."""
+"""Of what the cache keeps of a kernel. The first could end at assembly that is written inline."""
 
 
 class _Nvcc:
