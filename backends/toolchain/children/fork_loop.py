@@ -83,7 +83,8 @@ class _Server:
     """Children by their process ids, each with the socket on which its status is told.
 
     A child that has ended stays a zombie until the parent closes that socket, so that its number
-    is nobody else's while the parent may signal it.
+    is nobody else's while the parent may signal it. One that is killed may take seconds to go, as
+    drivers give back a GPU's memory: no other child waits for that.
     """
 
     def __init__(self, parent: int, channel: int, run: Run) -> None:
@@ -91,6 +92,7 @@ class _Server:
         self._channel = socket.socket(fileno=channel)
         self._run = run
         self._children: dict[int, socket.socket] = {}
+        self._leaving: dict[int, socket.socket] = {}
         self._ended: set[int] = set()
         self._wake, wake = socket.socketpair()
         for end in (self._wake, wake):
@@ -144,7 +146,8 @@ class _Server:
         server = os.getppid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for mine in (self._channel, self._wake, self._waker, *self._children.values()):
+        theirs = (*self._children.values(), *self._leaving.values())
+        for mine in (self._channel, self._wake, self._waker, *theirs):
             mine.close()
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != server:
@@ -186,12 +189,14 @@ class _Server:
             _kill(pid)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        self._ended.discard(pid)
-        self._children.pop(pid).close()
+        self._leaving[pid] = self._children.pop(pid)
 
     def _look(self) -> None:
-        """Tell of those that have ended."""
+        """Tell of those that have ended, and let those go that nobody wants to know of."""
+        for pid in list(self._leaving):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                self._ended.discard(pid)
+                self._leaving.pop(pid).close()
         for pid, status in self._children.items():
             if pid in self._ended:
                 continue

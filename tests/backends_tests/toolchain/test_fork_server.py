@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -145,6 +146,29 @@ def test_who_is_not_wanted_any_longer_is_not_waited_for(
         child.kill()
         assert not child.alive
     assert time.monotonic() - begin < 10.0
+
+
+def test_nobody_waits_for_one_that_takes_its_time_to_go(
+    program: PythonProgram, servers: ForkServers
+) -> None:
+    """As who has a GPU's context does; here a tracer has it stay until it has looked at it."""
+    seize, wait_for_any = 0x4206, 0x40000000
+    with ChildProcess(program, servers=servers) as lasting:
+        pid, server = lasting.pid, _server_of(lasting)
+        if ctypes.CDLL(None, use_errno=True).ptrace(seize, pid, None, None) != 0:
+            pytest.skip(f"no process may be traced here: {os.strerror(ctypes.get_errno())}")
+        lasting.begin_kill()
+        # It is given up before it has gone, as by a parent that ends itself.
+        lasting._process._give_up()  # type: ignore[attr-defined]
+        begin = time.monotonic()
+        with ChildProcess(program, servers=servers) as other:
+            assert _said(other, "1 + 1") == "2"
+            assert _server_of(other) == server
+        assert time.monotonic() - begin < 10.0
+        assert psutil.pid_exists(pid), "it was to stay"
+        os.waitpid(pid, wait_for_any)
+    while psutil.pid_exists(pid):
+        time.sleep(0.01)
 
 
 def test_a_child_says_why_its_program_cannot_be_imported(servers: ForkServers) -> None:
