@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
+
+from collage.backends.contract.errors import OutOfTimeError
 
 _PARTIAL = ".part"
 
@@ -54,7 +56,13 @@ def replacing(path: Path) -> Iterator[Path]:
         _remove(partial)
 
 
-def make_once(path: Path, make: Callable[[Path], object]) -> Path:
+def _never() -> bool:
+    return False
+
+
+def make_once(
+    path: Path, make: Callable[[Path], object], given_up: Callable[[], bool] = _never
+) -> Path:
     """Make a file or folder of a cache, unless it is there.
 
     Who comes while another thread or process makes it waits for that one, and makes it itself only
@@ -66,11 +74,18 @@ def make_once(path: Path, make: Callable[[Path], object]) -> Path:
         ``<cache>/<kind>/<name>``.
     make : callable
         Given the path to write to, in the same folder; see :func:`replacing`.
+    given_up : callable, optional
+        Asked again and again while another one makes it; after a yes, no longer waited.
 
     Returns
     -------
     Path
         The same path, which exists.
+
+    Raises
+    ------
+    OutOfTimeError
+        When it was given up.
 
     Examples
     --------
@@ -82,26 +97,37 @@ def make_once(path: Path, make: Callable[[Path], object]) -> Path:
     makes it
     """
     if not path.exists():
-        with made_and_held(path, make):
+        with made_and_held(path, make, given_up):
             pass
     return path
 
 
 @contextmanager
-def made_and_held(path: Path, make: Callable[[Path], object]) -> Iterator[Path]:
+def made_and_held(
+    path: Path, make: Callable[[Path], object], given_up: Callable[[], bool] = _never
+) -> Iterator[Path]:
     """As :func:`make_once`; until the block ends, :func:`evict_oldest` leaves the artifact alone.
 
     Parameters
     ----------
-    path, make
+    path, make, given_up
         As there.
 
     Yields
     ------
     Path
         The same path, which exists.
+
+    Raises
+    ------
+    OutOfTimeError
+        As there.
     """
-    with _lock(path):
+    try:
+        held = _lock(path).acquire(cancel_check=given_up)
+    except Timeout as err:
+        raise OutOfTimeError(f"another process still makes '{path}'", value=path) from err
+    with held:
         if not path.exists():
             for leftover in path.parent.glob(f"{path.stem}.*{_PARTIAL}{path.suffix}"):
                 _remove(leftover)  # Of one that was killed.

@@ -142,15 +142,32 @@ class Compilation:
         name = f"{source.stem}-{digest.hexdigest()[:20]}.o"
         return cls(context.cache_dir / "objects" / name, tuple(command))
 
-    def run(self, tool: Callable[[Sequence[str]], object] = run_tool) -> Path:
+    def run(
+        self,
+        tool: Callable[[Sequence[str]], object] = run_tool,
+        given_up: Callable[[], bool] = lambda: False,
+    ) -> Path:
         """Compile unless the object is there, or is being compiled elsewhere.
+
+        Parameters
+        ----------
+        tool : callable
+            Runs a command.
+        given_up : callable, optional
+            Whether it is no longer wanted of another process that compiles it.
 
         Raises
         ------
         CompileError
             When the compiler is missing or fails; carries its messages.
+        OutOfTimeError
+            When it was given up.
         """
-        return make_once(self.output, lambda path: tool([*self.command, "-o", str(path)]))
+
+        def make(path: Path) -> object:
+            return tool([*self.command, "-o", str(path)])
+
+        return make_once(self.output, make, given_up)
 
 
 def cached_compilation(

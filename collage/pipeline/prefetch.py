@@ -45,7 +45,7 @@ class Prefetch:
         self._niceness = min((kind.niceness for kind in kinds), default=0)
         self._pool = ThreadPoolExecutor(available_cores(), thread_name_prefix="collage-prefetch")
         self._futures: list[Future[Path]] = [
-            self._pool.submit(compilation.run, self._compile)
+            self._pool.submit(compilation.run, self._compile, lambda: self._closed)
             for compilation in missing(targets, context)
         ]
 
@@ -72,7 +72,8 @@ class Prefetch:
             wait(self._futures, _POLL_SEC)
 
     def close(self) -> None:
-        """End the compilers that still run; the others have left their objects in the cache."""
+        """End the compilers that still run, and do not wait for those of other processes; what has
+        ended has left its objects in the cache."""
         with self._lock:
             self._closed = True
             for process in self._running:

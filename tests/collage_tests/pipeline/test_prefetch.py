@@ -20,6 +20,7 @@ from collage.backends.contract.errors import CompileError
 from collage.backends.contract.registry import get_backend
 from collage.backends.toolchain import compiling
 from collage.config import Config
+from collage.cost.deadline import Deadline
 from collage.end_to_end import taking_part
 from collage.pipeline.prefetch import Prefetch, missing
 from collage.targets import resolve_targets
@@ -141,6 +142,20 @@ def test_failures_wait_for_who_needs_the_object(context: BuildContext, tmp_path:
         first, _ = missing(openblas(), broken)
         with pytest.raises(CompileError, match="failed with exit status 1"):
             first.run()
+
+
+def test_a_search_that_ends_does_not_wait_for_what_another_one_compiles(
+    context: BuildContext, tmp_path: Path
+) -> None:
+    patient = slow(context, tmp_path, 20.0)
+    with Prefetch(openblas(), patient):
+        wait_for(tmp_path, 2)
+        begin = time.monotonic()
+        with Prefetch(openblas(), patient) as late:
+            late.wait(Deadline.after(0.5))
+            assert late.is_under_way
+        assert time.monotonic() - begin < 10.0
+        assert runs(tmp_path) == 2
 
 
 def test_an_interrupt_leaves_no_compiler_and_no_object_behind(
