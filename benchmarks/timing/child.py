@@ -25,6 +25,9 @@ OPENMP_DEFAULT = {"GOMP_SPINCOUNT": "300000"}
 """What GNU's OpenMP does where nothing is said. A child imports a module of ours, which sets it; a
 peer is to run as its users run it."""
 
+_WORDS = 500
+"""Of a child's last line: enough for where it was."""
+
 
 class ChildError(Exception):
     """The child failed, died or hung; the message is one line.
@@ -87,7 +90,7 @@ class JsonChild(ChildProcess):
         """What the child was at when it was last heard of."""
         text = self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return f"; its last words: {lines[-1][:200]}" if lines else ""
+        return f"; its last words: {lines[-1][:_WORDS]}" if lines else ""
 
 
 class ReplaceableChild:

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -116,6 +116,33 @@ class EndToEndTimer(ModelTimer):
         self._policy = policy
         self._scratch = scratch
         self._progress = progress
+        self._ready: list[WorkerProcess] = []
+
+    @contextmanager
+    def begun(self, question: EndToEndQuestion, deadline: Deadline = NEVER) -> Iterator[None]:
+        """Where others measure meanwhile, the models' processes begin before the device is held:
+        on crowded cores that takes seconds.
+
+        Parameters
+        ----------
+        question, deadline
+            See :meth:`ModelTimer.begun`.
+
+        Yields
+        ------
+        None
+            When all are there.
+        """
+        try:
+            if self._policy.kind.compiles_beside:
+                self._ready = [self._worker(deadline) for _ in question.models]
+                for worker in self._ready:
+                    worker.wait_until_ready()
+            yield
+        finally:
+            for worker in self._ready:
+                worker.close()
+            self._ready = []
 
     def measure(
         self, question: EndToEndQuestion, libraries: Sequence[Path], deadline: Deadline = NEVER
@@ -162,14 +189,17 @@ class EndToEndTimer(ModelTimer):
         return contestants, played
 
     def _enter(self, model: WholeModel, deadline: Deadline) -> _Contestant:
-        worker = WorkerProcess(
+        worker = self._ready.pop() if self._ready else self._worker(deadline)
+        return _Contestant(model, worker=worker)
+
+    def _worker(self, deadline: Deadline) -> WorkerProcess:
+        return WorkerProcess(
             memory_limit_bytes=4 * self._config.memory_limit_bytes,
             policy=self._policy,
             open_device=True,
             environment=self._environment,
             deadline=deadline,
         )
-        return _Contestant(model, worker=worker)
 
     def _load(self, contestant: _Contestant, library: Path, samples: tuple[Path, ...]) -> None:
         turns = config_of_turns(self._config)

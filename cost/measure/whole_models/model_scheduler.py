@@ -142,7 +142,11 @@ class ModelScheduler:
         first = self._workers.places[0]
         timer = self._workers.timer(self._progress)
         try:
-            with self._holding.place(first, deadline), self._watch.measuring():
+            with (
+                timer.begun(question, deadline),
+                self._holding.place(first, deadline),
+                self._watch.measuring(),
+            ):
                 begin = time.perf_counter()
                 with self._watch.timing(first.name, WHOLE_MODELS):
                     results = timer.measure(question, libraries, deadline)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,6 +95,26 @@ class EndToEndQuestion:
 
 class ModelTimer(ABC):
     """Times whole models against each other, all of them on one device."""
+
+    def begun(
+        self, question: EndToEndQuestion, deadline: Deadline = NEVER
+    ) -> AbstractContextManager[None]:
+        """What comes before the device is held for :meth:`measure`, which is called inside.
+
+        Parameters
+        ----------
+        question : EndToEndQuestion
+            What is going to be measured.
+        deadline : Deadline, optional
+            When nobody wants that any longer.
+
+        Returns
+        -------
+        context manager
+            Ends what was begun and not used. Its beginning may raise an ``OutOfTimeError``.
+        """
+        del question, deadline
+        return nullcontext()
 
     @abstractmethod
     def measure(
