@@ -156,6 +156,11 @@ class Compilation:
         given_up : callable, optional
             Whether it is no longer wanted of another process that compiles it.
 
+        Returns
+        -------
+        Path
+            The object.
+
         Raises
         ------
         CompileError
