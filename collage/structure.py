@@ -32,6 +32,26 @@ class Fixed(msgspec.Struct, frozen=True, tag="fixed"):
     value: bool | int | float | str | None
 
 
+class FixedTensor(msgspec.Struct, frozen=True):
+    """An input whose integers decided what was compiled.
+
+    Attributes
+    ----------
+    input : int
+        Which one.
+    values : tuple of int
+        What it holds in every call, row by row; truth values as 0 and 1.
+
+    Examples
+    --------
+    >>> FixedTensor(1, (1, 4, 4)).values
+    (1, 4, 4)
+    """
+
+    input: int
+    values: tuple[int, ...]
+
+
 class Items(msgspec.Struct, frozen=True, tag="items"):
     """A tuple or a list."""
 
@@ -71,6 +91,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     state : tuple of StateTensor
         What the model keeps from one call to the next: tensors behind those of parameters and
         results.
+    fixed : tuple of FixedTensor
+        Tensors that are the same in every call.
     version : int
         See ``SIGNATURE_VERSION``.
 
@@ -93,6 +115,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     positional: int | None = None
     optional: tuple[str, ...] | None = None
     state: tuple[StateTensor, ...] = ()
+    fixed: tuple[FixedTensor, ...] = ()
     version: int = SIGNATURE_VERSION
 
     def arguments(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -141,6 +164,11 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     def returned(self, tensors: Sequence[Any]) -> Any:
         """What the model gives, with these tensors in it."""
         return _filled(self.result, tensors)
+
+    def input_names(self) -> dict[int, str]:
+        """The parameters' tensors by their places, each by where it lies: ``batch.ids``."""
+        pairs = zip(self.names, self.parameters, strict=True)
+        return dict(one for name, tree in pairs for one in _paths(tree, name))
 
     def output_names(self) -> list[str]:
         """A name for each result, by where it lies: ``scores``, ``cache.0``; what has no key

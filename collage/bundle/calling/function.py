@@ -14,7 +14,7 @@ from collage.bundle.calling.contexts import Contexts
 from collage.bundle.calling.counts import require_calls
 from collage.bundle.calling.dispatch import choose, chosen_rows, pad, without_padding
 from collage.bundle.calling.input_look import InputLook, require_in_place
-from collage.bundle.calling.places import require_places
+from collage.bundle.calling.places import require_fixed, require_places
 from collage.bundle.calling.random_inputs import random_array
 from collage.bundle.calling.state import State
 from collage.bundle.calling.streams import in_order, is_in_order, stream_handle
@@ -87,6 +87,7 @@ class BundleFunction:
         self._device = device
         self._contexts = contexts
         self._borrowed = borrowed
+        self._fixed = entry.signature.fixed if entry.signature is not None else ()
         self._look = InputLook(entry, device)
         self._sizes = {
             variant.entry: ([i.bytes for i in variant.inputs], [o.bytes for o in variant.outputs])
@@ -228,6 +229,8 @@ class BundleFunction:
         arrays = [random_array(info, seed + i) for i, info in enumerate(self.inputs)]
         if self.state:
             arrays[-len(self.state) :] = self.new_state().values()
+        for fixed in self._fixed:
+            arrays[fixed.input].flat[:] = fixed.values
         for places in self.entry.places:
             np.clip(arrays[places.input], places.low, places.high, out=arrays[places.input])
         return arrays
@@ -326,6 +329,8 @@ class BundleFunction:
             array = arrays[number]
             given = values[number] if array is None else array
             require_places(places, self.inputs[number].name, given)
+        for fixed in self._fixed:
+            require_fixed(fixed, self.inputs[fixed.input].name, values[fixed.input])
         variant, extent = choose(self.entry, shapes)
         padding = self.entry.padding
         if extent is not None and padding is not None:

@@ -1,4 +1,4 @@
-"""Inputs that hold places in a tensor: those that there are not are an error before the call."""
+"""Inputs that hold places in a tensor, or what was compiled in; others are an error."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import tvm
 from collage.backends.contract.errors import InputError
 from collage.bundle.calling.tensors import is_torch
 from collage.bundle.signature import Places
+from collage.structure import FixedTensor
 
 _PROCESSOR = tvm.cpu().dlpack_device_type()
 
@@ -51,6 +52,46 @@ of 0 to 49
     raise InputError(
         f"input '{name}' has {wrong} at {at}: it chooses one of {places.low} to {places.high}",
         value=int(wrong),
+    )
+
+
+def require_fixed(fixed: FixedTensor, name: str, value: Any) -> None:
+    """See that an input holds what was compiled in; of one on a GPU that is taken for granted.
+
+    Parameters
+    ----------
+    fixed : FixedTensor
+        What that is.
+    name : str
+        The input's.
+    value : array or tensor
+        What was given for it.
+
+    Raises
+    ------
+    InputError
+        When it holds something else.
+
+    Examples
+    --------
+    >>> require_fixed(FixedTensor(0, (1, 4, 4)), "grid", np.array([[1, 4, 8]]))
+    Traceback (most recent call last):
+        ...
+    collage.backends.contract.errors.InputError: input 'grid' has 8 at [0, 2], where 4 was \
+compiled in: what runs depends on it; optimize the model for these numbers, too
+    """
+    array = _on_this_side(value)
+    if array is None:
+        return
+    given = array.astype(np.int64)
+    wanted = np.reshape(fixed.values, given.shape)
+    if (given == wanted).all():
+        return
+    at = np.argwhere(given != wanted)[0].tolist()
+    raise InputError(
+        f"input '{name}' has {given[tuple(at)]} at {at}, where {wanted[tuple(at)]} was compiled "
+        "in: what runs depends on it; optimize the model for these numbers, too",
+        value=int(given[tuple(at)]),
     )
 
 

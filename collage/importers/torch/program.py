@@ -188,15 +188,17 @@ def import_exported_module(exported: ExportedModule, shapes: Shapes) -> Imported
     >>> [tensor.name for tensor in import_exported_module(exported, {}).inputs]
     ['input']
     """
-    from collage.importers.torch.structure import as_forward_takes
+    from collage.importers.torch.structure import as_forward_takes, with_fixed
 
     model = import_exported_program(exported.program, exported.name, shapes)
     if model.course is not None:
         assert model.course.signature is not None, "programs have one"
         signature = as_forward_takes(model.course.signature, exported.forward)
+        signature = with_fixed(signature, exported.fixed)
         return replace(model, course=replace(model.course, signature=signature))
     assert model.signature is not None, "programs have one"
-    return replace(model, signature=as_forward_takes(model.signature, exported.forward))
+    signature = as_forward_takes(model.signature, exported.forward)
+    return replace(model, signature=with_fixed(signature, exported.fixed))
 
 
 def _require_inference(mod: tvm.IRModule, name: str) -> None:

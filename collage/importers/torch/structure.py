@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from collage.backends.contract.errors import ModelError
 from collage.state import StateTensor
-from collage.structure import Fields, Fixed, Items, Leaf, Signature, Structure
+from collage.structure import Fields, Fixed, FixedTensor, Items, Leaf, Signature, Structure
 
 RESULTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
 """Outputs that callers get."""
@@ -118,6 +118,37 @@ def as_forward_takes(signature: Signature, forward: inspect.Signature) -> Signat
         positional=len(found) - len(left) if positional is None else positional,
         optional=tuple(optional),
     )
+
+
+def with_fixed(signature: Signature, fixed: tuple[FixedTensor, ...]) -> Signature:
+    """The signature of a program for which numbers of some inputs were compiled in.
+
+    Parameters
+    ----------
+    signature : Signature
+        As it is without that.
+    fixed : tuple of FixedTensor
+        These inputs.
+
+    Returns
+    -------
+    Signature
+        The same but for that.
+
+    Warns
+    -----
+    UserWarning
+        Which they are.
+    """
+    if not fixed:
+        return signature
+    names = ", ".join(f"'{signature.input_names()[one.input]}'" for one in fixed)
+    warnings.warn(
+        f"what runs depends on the numbers in {names}: the model is compiled for those of its "
+        "example inputs, and a call with others is an error",
+        stacklevel=2,
+    )
+    return msgspec.structs.replace(signature, fixed=fixed)
 
 
 def _is_same(structure: Structure, value: Any) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import io
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stderr
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -27,6 +28,7 @@ from collage.importers.torch.exporting.derivatives import noticing, written_out
 from collage.importers.torch.exporting.eager import as_run_at_once
 from collage.importers.torch.exporting.numbers import has_numbers, known_numbers
 from collage.importers.torch.exporting.reasons import gives_unknown, reason_of_failure, scripted
+from collage.structure import FixedTensor
 
 ExampleInputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """What a module is called with, by position or by name."""
@@ -60,6 +62,8 @@ class ExportedModule:
         It.
     forward : inspect.Signature
         Of the module's ``forward``.
+    fixed : tuple of FixedTensor
+        Inputs whose numbers are compiled in.
 
     Examples
     --------
@@ -71,6 +75,7 @@ class ExportedModule:
     name: str
     program: Any
     forward: inspect.Signature
+    fixed: tuple[FixedTensor, ...] = ()
 
     def __str__(self) -> str:
         return self.name
@@ -116,6 +121,7 @@ def export_module(
     if reason := scripted({"": module}):
         raise ModelError(f"torch.export cannot export '{name}': {reason}", value=name)
     # Not before: this is imported with or without PyTorch.
+    from collage.importers.torch.exporting.decided import Decided
     from collage.importers.torch.exporting.finite import is_undecided, taken_for_finite
     from collage.importers.torch.exporting.packed import has_recurrent, padded_sequences
 
@@ -130,15 +136,19 @@ def export_module(
     finite: list[_Way] = [
         (False, partial(taken_for_finite, changed=way)) for strict, way in ways if not strict
     ]
-    while ways or (finite and is_undecided(failed)):
-        if not ways:
-            ways, finite = finite, []
-        strict, changed = ways.pop(0)
+    decided = Decided(args, kwargs)
+    changes = [plain_caches, *[without_cache] * gives_cache(module)]
+    followed: list[_Way] = [(False, partial(decided.followed, changed=way)) for way in changes]
+    later = [[*followed], finite]
+    while ways or (later and is_undecided(failed)):
+        ways = ways or later.pop(0)
+        way = strict, changed = ways.pop(0)
         try:
             with noticing() as derivatives, changed(module):
                 program = _exported(module, args, kwargs, dynamic_shapes, strict=strict)
             if not derivatives:
-                return ExportedModule(name, program, inspect.signature(module.forward))
+                fixed = decided.fixed() if way in followed else ()
+                return ExportedModule(name, program, inspect.signature(module.forward), fixed)
         except KeptTensorError as err:
             if refused is not None:
                 break
@@ -149,6 +159,7 @@ def export_module(
             break
         except Exception as err:  # noqa: BLE001 - torch raises anything; the first says why
             ways = [(False, plain_results)] * (failed is None and gives_unknown(err)) + ways
+            ways = [way] * decided.learns(err) + ways
             failed = err if isinstance(err, OutsideTensorError) else failed or err
         if derivatives:
             return _differentiated(module, args, kwargs, dynamic_shapes)
@@ -188,7 +199,10 @@ def _exported(
     # What bodies of control flow were traced with before must not open their dimensions.
     fixed = torch._dynamo.config.patch(automatic_dynamic_shapes=False)
     watching = watched(module, args, kwargs, strict=strict)
-    with _evaluating(module), torch.no_grad(), fixed, as_run_at_once(), watching as programs:
+    with ExitStack() as stack:
+        for each in (_evaluating(module), torch.no_grad(), _quietly(), fixed, as_run_at_once()):
+            stack.enter_context(each)
+        programs = stack.enter_context(watching)
         program = torch.export.export(
             module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
         )
@@ -231,6 +245,15 @@ def _named(bound: inspect.BoundArguments) -> dict[str, Any]:
         else:
             found[name] = value
     return found
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the graph that PyTorch writes to the terminal before it raises."""
+    said = io.StringIO()
+    with redirect_stderr(said):
+        yield
+    sys.stderr.write(said.getvalue())
 
 
 @contextmanager
