@@ -87,9 +87,12 @@ class Eltwise(enum.IntEnum):
     ABS = 14
     LOG = 15
     ELU = 16
+    """``x`` where it is positive, else ``alpha * (exp(x) - 1)``"""
     ROUND = 17
     SOFT_RELU = 18
     """``log(1 + exp(alpha * x)) / alpha``"""
+    MISH = 19
+    """``x * tanh(log(1 + exp(x)))``"""
 
 
 class Binary(enum.IntEnum):

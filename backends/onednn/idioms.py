@@ -2,66 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from collage.backends.onednn import activations
 from collage.backends.onednn.graph import Binary, Eltwise, Graph, Node, OpKind, Pool, Tensor
-
-_TOLERANCE = 1e-6
-"""Relative difference at which two constants of a chain count as equal (they are float32)."""
-
-
-class Rewriter:
-    """One sweep over a graph; ``producer`` and ``single`` look at it as it stands."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.producers = graph.producers()
-        self.consumers = graph.consumers()
-        self._outputs = set(graph.outputs)
-
-    def producer(self, tensor: Tensor, kind: OpKind) -> Node | None:
-        """The node of this kind that computes a tensor.
-
-        Parameters
-        ----------
-        tensor : Tensor
-            What is computed.
-        kind : OpKind
-            Which operator is looked for.
-
-        Returns
-        -------
-        Node or None
-            None where another kind of node computes it, or none does.
-        """
-        node = self.producers.get(tensor)
-        return node if node is not None and node.kind is kind else None
-
-    def eltwise(self, tensor: Tensor, algorithm: Eltwise) -> Node | None:
-        """The elementwise node of this function that computes a tensor.
-
-        Parameters
-        ----------
-        tensor : Tensor
-            What is computed.
-        algorithm : Eltwise
-            Which function is looked for.
-
-        Returns
-        -------
-        Node or None
-            None where anything else computes it.
-        """
-        node = self.producer(tensor, OpKind.ELTWISE)
-        return node if node is not None and node.ints[0] == algorithm else None
-
-    def single(self, tensor: Tensor) -> bool:
-        """Whether one node reads the tensor and the region does not return it."""
-        return len(self.consumers.get(tensor, ())) == 1 and tensor not in self._outputs
-
-
-Rule = Callable[[Rewriter, Node], bool]
-"""Changes a node in place to compute its result in a shorter way; says whether it did."""
+from collage.backends.onednn.rewriter import Rewriter, Rule
 
 
 def simplify(graph: Graph) -> None:
@@ -75,65 +18,6 @@ def simplify(graph: Graph) -> None:
             hits = [node for node in graph.nodes if rule(rewriter, node)]
             changed = changed or bool(hits)
         graph.drop_dead()
-
-
-def _equal(a: float, b: float) -> bool:
-    return abs(a - b) <= _TOLERANCE * max(abs(a), abs(b), 1e-30)
-
-
-def _is_eltwise(node: Node, algorithm: Eltwise) -> bool:
-    return node.kind is OpKind.ELTWISE and node.ints[0] == algorithm
-
-
-def _set_eltwise(node: Node, x: Tensor, algorithm: Eltwise, alpha: float, beta: float) -> bool:
-    node.kind, node.inputs = OpKind.ELTWISE, [x]
-    node.ints, node.floats = [algorithm], [alpha, beta]
-    return True
-
-
-def _merge_linear(rewriter: Rewriter, node: Node) -> bool:
-    """``c * (a * x + b) + d`` is linear too."""
-    if not _is_eltwise(node, Eltwise.LINEAR):
-        return False
-    inner = rewriter.eltwise(node.inputs[0], Eltwise.LINEAR)
-    if inner is None:
-        return False
-    (a, b), (c, d) = inner.floats, node.floats
-    return _set_eltwise(node, inner.inputs[0], Eltwise.LINEAR, a * c, b * c + d)
-
-
-def _hard_sigmoid(rewriter: Rewriter, node: Node) -> bool:
-    """``clip(a * x + b, 0, 1)``, and ``clip(a * x + b, 0, h) / h``."""
-    if _is_eltwise(node, Eltwise.CLIP):
-        inner = rewriter.eltwise(node.inputs[0], Eltwise.LINEAR)
-        if inner is None or node.floats != [0.0, 1.0]:
-            return False
-        return _set_eltwise(node, inner.inputs[0], Eltwise.HARD_SIGMOID, *inner.floats)
-    if not _is_eltwise(node, Eltwise.LINEAR) or node.floats[1] != 0.0:
-        return False
-    clip = rewriter.eltwise(node.inputs[0], Eltwise.CLIP)
-    if clip is None or clip.floats[0] != 0.0 or not _equal(node.floats[0] * clip.floats[1], 1.0):
-        return False
-    inner = rewriter.eltwise(clip.inputs[0], Eltwise.LINEAR)
-    if inner is None:
-        return False
-    height = clip.floats[1]
-    a, b = inner.floats
-    return _set_eltwise(node, inner.inputs[0], Eltwise.HARD_SIGMOID, a / height, b / height)
-
-
-def _gate(rewriter: Rewriter, node: Node) -> bool:
-    """``x * logistic(x)`` and ``x * hard_sigmoid(x)``."""
-    if node.kind is not OpKind.BINARY or node.ints[0] != Binary.MUL:
-        return False
-    for x, gate in (node.inputs, node.inputs[::-1]):
-        logistic = rewriter.eltwise(gate, Eltwise.LOGISTIC)
-        if logistic is not None and logistic.inputs[0] is x:
-            return _set_eltwise(node, x, Eltwise.SWISH, 1.0, 0.0)
-        hard = rewriter.eltwise(gate, Eltwise.HARD_SIGMOID)
-        if hard is not None and hard.inputs[0] is x:
-            return _set_eltwise(node, x, Eltwise.HARD_SWISH, *hard.floats)
-    return False
 
 
 def _through(rewriter: Rewriter, tensor: Tensor, kind: OpKind) -> Tensor | None:
@@ -192,7 +76,7 @@ def _pad_into_conv(rewriter: Rewriter, node: Node) -> bool:
     if node.kind is not OpKind.CONV:
         return False
     pad = rewriter.producer(node.inputs[0], OpKind.PAD)
-    if pad is None or len(pad.ints) != 8 or any(pad.ints[:4]) or min(pad.ints) < 0:
+    if pad is None or len(pad.ints) != 8 or any(pad.ints[:4]) or pad.floats != [0.0]:
         return False
     top, bottom, left, right = pad.ints[4:]
     node.inputs[0] = pad.inputs[0]
@@ -298,5 +182,5 @@ def _channels(select: Node) -> list[tuple[Tensor, int]]:
 
 
 _RULES: tuple[Rule, ...] = (
-    _merge_linear, _hard_sigmoid, _gate, _lrn, _shuffle, _pad_into_conv, _whole_of_slices, _select,
+    *activations.RULES, _lrn, _shuffle, _pad_into_conv, _whole_of_slices, _select,
 )  # fmt: skip

@@ -125,6 +125,39 @@ def _softplus(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.nn.softplus(exponential.args[0]) if exponential is not None else None
 
 
+_SAME_AS_SOFTPLUS = 17.0
+"""From here on log(1 + exp(x)) is x to the last digit of float32."""
+
+
+def _unneeded_softplus_guard(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``where(b * x > 20, x, softplus(b * x) / b)`` is that softplus, which is x from there on.
+
+    So PyTorch's exporter writes it, that powers stay finite; the operator sees to that by itself.
+    """
+    check, bound = scope.call(call.args[0], "greater"), None
+    if check is not None and is_constant(check.args[1]):
+        bound = scalar(check.args[1])
+    soft = scope.call(call.args[2], "nn.softplus", "multiply")
+    if check is None or bound is None or bound < _SAME_AS_SOFTPLUS or soft is None:
+        return None
+    x, beta = call.args[1], 1.0
+    if op_name(soft) == "multiply":
+        inverse = scalar(soft.args[1]) if is_constant(soft.args[1]) else None
+        inner = scope.call(soft.args[0], "nn.softplus")
+        scaled = scope.call(check.args[0], "multiply")
+        if inner is None or scaled is None or not scaled.args[0].same_as(x):
+            return None
+        found = scalar(scaled.args[1]) if is_constant(scaled.args[1]) else None
+        if found is None or inverse is None or not found > 0:
+            return None
+        if not math.isclose(found * inverse, 1.0, rel_tol=1e-6):
+            return None
+        soft, beta = inner, found
+    same = soft.args[0].same_as(check.args[0]) and (beta != 1.0 or soft.args[0].same_as(x))
+    plain = soft.attrs.beta == 1.0 and soft.attrs.threshold >= _SAME_AS_SOFTPLUS
+    return relax.op.nn.softplus(x, beta=beta, threshold=bound) if same and plain else None
+
+
 def _written_out_softmax(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``exp(x - max(x)) / sum(exp(x - max(x)))`` over one axis is softmax."""
     total = scope.call(call.args[1], "sum")
@@ -204,5 +237,5 @@ RULES: Rules = {
     "multiply": (_gelu, _silu),
     "divide": (_logistic, _written_out_softmax),
     "log": (_softplus,),
-    "where": (_unneeded_nan_guard, _unneeded_mask_guard),
+    "where": (_unneeded_nan_guard, _unneeded_mask_guard, _unneeded_softplus_guard),
 }

@@ -49,6 +49,11 @@ def _leakyrelu(imp: Importer, call: relax.Call) -> Tensor:
     return imp.graph.eltwise(imp.tensor(call.args[0]), Eltwise.RELU, float(call.attrs.alpha))
 
 
+@handles("nn.softplus")
+def _softplus(imp: Importer, call: relax.Call) -> Tensor:
+    return imp.graph.eltwise(imp.tensor(call.args[0]), Eltwise.SOFT_RELU, float(call.attrs.beta))
+
+
 @handles("nn.prelu")
 def _prelu(imp: Importer, call: relax.Call) -> Tensor:
     x, slopes = imp.tensor(call.args[0]), imp.tensor(call.args[1])

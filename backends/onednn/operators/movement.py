@@ -66,6 +66,7 @@ def _strided_slice(imp: Importer, call: relax.Call) -> Tensor:
 @handles("nn.pad")
 def _pad(imp: Importer, call: relax.Call) -> Tensor:
     x = imp.tensor(call.args[0])
-    if str(call.attrs.pad_mode) != "constant" or float(call.attrs.pad_value) != 0.0:
-        raise imp.error("only padding with zeros is supported")
-    return imp.graph.add(OpKind.PAD, [x], imp.shape(call), [int(v) for v in call.attrs.pad_width])
+    if str(call.attrs.pad_mode) != "constant":
+        raise imp.error(f"padding is {call.attrs.pad_mode}, not constant")
+    widths = [int(width) for width in call.attrs.pad_width]
+    return imp.graph.add(OpKind.PAD, [x], imp.shape(call), widths, [float(call.attrs.pad_value)])

@@ -22,12 +22,16 @@ from collage.backends.relax.patterns import (
 )
 from collage.backends.relax.static_shape import tensor_shape
 
+_FLOAT32_DIGITS = 17.0
+"""Beyond it log(1 + exp(x)) is x in float32: exp(-17) of 17 is less than half of its last digit."""
+
 
 def elementwise() -> Iterator[PatternTriple]:
     """Triples of functions of single elements."""
     for name in UNARY:
         yield triple(name.removeprefix("nn."), operator(f"relax.{name}", 1))
     yield triple("leakyrelu", operator("relax.nn.leakyrelu", 1))
+    yield triple("softplus", operator("relax.nn.softplus", 1), _threshold_beyond_digits)
     yield triple("prelu", operator("relax.nn.prelu", 2, constants=[1]), _slope_by_channel)
     yield triple("clip", operator("relax.clip", 3))
     yield triple("power", operator("relax.power", 2, constants=[1]), _number_exponent)
@@ -51,6 +55,14 @@ def _number_exponent(match: Match) -> Verdict:
     shape = tensor_shape(match.annotated["arg1"])
     if shape is None or math.prod(shape) != 1:
         return Verdict.no(f"the exponent has shape {shape}; only a single number is supported")
+    return Verdict.yes()
+
+
+def _threshold_beyond_digits(match: Match) -> Verdict:
+    """From where on a softplus is its argument to the last digit, the threshold says nothing."""
+    attrs = call_of(match).attrs
+    if not float(attrs.beta) > 0 or float(attrs.threshold) < _FLOAT32_DIGITS:
+        return Verdict.no(f"softplus of beta {attrs.beta} is cut off at {attrs.threshold}")
     return Verdict.yes()
 
 

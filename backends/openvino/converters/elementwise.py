@@ -136,13 +136,13 @@ def _selu(w: RegionWriter, call: relax.Call) -> OvTensor:
 
 @converts("nn.softplus")
 def _softplus(w: RegionWriter, call: relax.Call) -> OvTensor:
-    # As max(x, 0) + log(1 + exp(-|beta x|)) / beta, which cannot overflow.
+    # By name: a product with its tanh is Mish then, which OpenVINO computes behind convolutions.
     x = w.tensor(call.args[0])
     beta = float(call.attrs.beta)
-    power = w.op.exp(w.op.multiply(w.op.abs(x), w.number(-beta, x)))
-    soft = w.op.log(w.op.add(power, w.number(1.0, x)))
-    soft = w.op.multiply(soft, w.number(1.0 / beta, x))
-    return w.op.add(w.op.relu(x), soft).output(0)
+    if beta == 1.0:
+        return w.op.softplus(x).output(0)
+    soft = w.op.softplus(w.op.multiply(x, w.number(beta, x)))
+    return w.op.multiply(soft, w.number(1.0 / beta, x)).output(0)
 
 
 @converts("clip")

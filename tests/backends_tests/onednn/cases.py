@@ -148,6 +148,7 @@ SIMPLE: dict[str, tuple[tuple[int, ...], Step]] = {
     "concat": (PICTURE, lambda emit, x: op.concat([x, constant(2, 3, 9, 8)], axis=1)),
     "split": (PICTURE, lambda emit, x: op.split(x, [1, 4], axis=1)),
     "strided_slice": (PICTURE, lambda emit, x: op.strided_slice(x, [1, 3], [2, -5], [6, 8])),
+    "softplus": (PICTURE, lambda emit, x: op.nn.softplus(x, beta=1.5)),
     "pad": (PICTURE, lambda emit, x: op.nn.pad(x, (0, 0, 1, 0, 2, 1, 0, 3))),
     "power": (PICTURE, lambda emit, x: op.power(x, number(1.7))),
     "multiply_add": (

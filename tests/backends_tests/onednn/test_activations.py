@@ -27,6 +27,20 @@ def _logistic(x: np.ndarray) -> np.ndarray:
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
+
+def _mish(x: relax.Expr) -> relax.Expr:
+    return op.multiply(x, op.tanh(op.nn.softplus(x)))
+
+
+def _elu(x: relax.Expr) -> relax.Expr:
+    below = op.nn.relu(op.subtract(relax.const(np.float32(1)), op.exp(x)))
+    return op.add(op.multiply(relax.const(np.float32(-1.5)), below), op.nn.relu(x))
+
+
+def _gelu_quick(x: relax.Expr) -> relax.Expr:
+    return op.multiply(x, op.sigmoid(op.multiply(x, relax.const(np.float32(1.702)))))
+
+
 FUNCTIONS: dict[str, tuple[Operator, Callable[[np.ndarray], np.ndarray]]] = {
     "sigmoid": (op.sigmoid, _logistic),
     "silu": (op.nn.silu, lambda x: x * _logistic(x)),
@@ -36,6 +50,15 @@ FUNCTIONS: dict[str, tuple[Operator, Callable[[np.ndarray], np.ndarray]]] = {
         lambda x: x * _logistic(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)),
     ),
     "exp": (op.exp, np.exp),
+    "tanh": (op.tanh, np.tanh),
+    "softplus": (op.nn.softplus, lambda x: np.logaddexp(0, x)),
+    "softplus_of_2": (
+        lambda x: op.nn.softplus(x, beta=2.0),
+        lambda x: np.logaddexp(0, 2 * x) / 2,
+    ),
+    "mish": (_mish, lambda x: x * np.tanh(np.logaddexp(0, x))),
+    "elu": (_elu, lambda x: np.where(x > 0, x, 1.5 * np.expm1(np.minimum(x, 0)))),
+    "gelu_quick": (_gelu_quick, lambda x: x * _logistic(np.float64(np.float32(1.702)) * x)),
 }
 
 Body = Callable[[Emit, relax.Expr, Operator], relax.Expr]
@@ -150,7 +173,8 @@ def test_what_is_no_number_stays_so_and_alone(compiled: Regions, name: str) -> N
     x[[3, 21]] = np.inf
     (found,) = compiled.run(f"{name}_of_33", [x])
     np.testing.assert_array_equal(np.isnan(found), np.isnan(x))
-    np.testing.assert_array_equal(found[[3, 21]], 1 if name == "sigmoid" else np.inf)
+    most = 1 if name in ("sigmoid", "tanh") else np.inf
+    np.testing.assert_array_equal(found[[3, 21]], most)
 
 
 @pytest.mark.parametrize("name, body", CHAINS)

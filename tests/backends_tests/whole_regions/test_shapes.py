@@ -101,6 +101,7 @@ def _rows(g: _Graphs) -> None:
     ))  # fmt: skip
     g.add("cumsum", [(50, 640)], lambda x: op.cumsum(x, 1))
     g.add("softplus", [(50, 64)], lambda x: op.nn.softplus(x, beta=2.5))
+    g.add("mish", [(50, 64)], lambda x: op.multiply(x, op.tanh(op.nn.softplus(x))))
     for name, low, high in (("above", -np.inf, 0.5), ("below", 0.0, np.inf)):
         g.add(name, [(50, 64)], lambda x, a=low, b=high: op.clip(x, a, b))
     g.add("product", [(33, 1024)], lambda x: op.matmul(x, data(1024, 77, scale=0.03)))

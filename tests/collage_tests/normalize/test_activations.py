@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relax, topi
 
 from collage.backends.relax.static_shape import static_shape
@@ -92,6 +93,33 @@ def test_silu_and_sigmoid_chains() -> None:
         ["sigmoid"],
     )
     check(module([SHAPE], lambda _, x: R.log(R.add(R.exp(x), scalar(1)))), ["nn.softplus"])
+
+
+def _guarded_softplus(beta: float, bound: float, divisor: float) -> tvm.IRModule:
+    """As PyTorch's exporter takes softplus apart."""
+
+    def body(_: object, x: relax.Expr) -> relax.Expr:
+        x = R.multiply(x, scalar(20))
+        y = x if beta == 1.0 else R.multiply(x, scalar(beta))
+        soft = R.log(R.add(R.exp(y), scalar(1)))
+        soft = soft if divisor == 1.0 else R.divide(soft, scalar(divisor))
+        return R.where(R.greater(y, scalar(bound)), x, soft)
+
+    return module([(4, 33)], body)
+
+
+@pytest.mark.parametrize(("beta", "bound"), [(1.0, 20.0), (2.0, 20.0), (0.3, 25.0)])
+def test_softplus_without_its_guard(beta: float, bound: float) -> None:
+    found = check(_guarded_softplus(beta, bound, beta), ["multiply", "nn.softplus"])
+    attrs = call_of(found, "nn.softplus").attrs
+    assert (float(attrs.beta), float(attrs.threshold)) == (pytest.approx(beta), bound)
+
+
+@pytest.mark.parametrize(
+    ("beta", "bound", "divisor"), [(1.0, 2.0, 1.0), (2.0, 20.0, 3.0), (2.0, 20.0, 1.0)]
+)
+def test_guards_that_change_numbers_stay(beta: float, bound: float, divisor: float) -> None:
+    assert "where" in operators(normalize(_guarded_softplus(beta, bound, divisor)))
 
 
 @pytest.mark.parametrize("style", ["divided", "scaled", "relu6", "gate"])

@@ -1,7 +1,7 @@
 // Operators that only move data; most of them become views.
 #pragma once
 
-#include <cstring>
+#include <algorithm>
 
 #include "interleave.h"
 #include "multiplied.h"
@@ -119,23 +119,27 @@ inline void Region::concat(const Op& op) {
   bind(op.outputs[0], whole);
 }
 
-// With zeros. ints: before and after, for each dimension
+// With a number. ints: before and after, for each dimension; floats: the number
 inline void Region::pad(const Op& op) {
   const dims& given = tensor_dims(op.inputs[0]);
   const dims& out = tensor_dims(op.outputs[0]);
+  const float number = op.floats[0];
   dims begin(out.size());
   for (size_t i = 0; i < out.size(); ++i) begin[i] = op.ints[2 * i];
   int source = dense(op.inputs[0]);
   desc layout = same_layout(storage_.md(source), given, out);
+  // What fills up a block of channels has to be zero.
+  const bool filled = number != 0.f && layout.get_padded_dims() != layout.get_dims();
   Slice part;
-  if (!slice_of(layout, given, begin, storage_.md(source), &part)) {
+  if (filled || !slice_of(layout, given, begin, storage_.md(source), &part)) {
     source = plain(op.inputs[0]);
     layout = row_major(out);
     slice_of(layout, given, begin, row_major(given), &part);
   }
-  int zeros = storage_.owned(layout), dst = storage_.fresh(layout);
-  std::memset(storage_.group(zeros).data, 0, layout.get_size());
-  copy(zeros, dst);
+  // The border is written once, for nobody writes over it; each call writes what is inside.
+  const int dst = storage_.owned(layout);
+  std::fill_n(reinterpret_cast<float*>(storage_.group(dst).data),
+              layout.get_size() / sizeof(float), number);
   copy(source, storage_.view(dst, part.md, part.offset));
   bind(op.outputs[0], dst);
 }

@@ -15,7 +15,7 @@ inline dnnl::algorithm eltwise_algorithm(int64_t index) {
                             a::eltwise_exp,      a::eltwise_sqrt,     a::eltwise_square,
                             a::eltwise_linear,   a::eltwise_pow,      a::eltwise_abs,
                             a::eltwise_log,      a::eltwise_elu,      a::eltwise_round,
-                            a::eltwise_soft_relu};
+                            a::eltwise_soft_relu, a::eltwise_mish};
   return table[index];
 }
 

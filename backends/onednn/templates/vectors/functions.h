@@ -87,6 +87,50 @@ struct Logarithm {
   }
 };
 
+// tanh of |x| is -t / (t + 2) of t = exp(-2 |x|) - 1, whose digits are all there near 0.
+struct Tanh {
+  COLLAGE_AVX512 static __m512 of(__m512 x, __m512) {
+    const __m512 two = _mm512_set1_ps(2.f);
+    const __m512 t = exponential_less_one(_mm512_mul_ps(_mm512_abs_ps(x), _mm512_set1_ps(-2.f)));
+    const __m512 below = _mm512_div_ps(t, _mm512_add_ps(t, two));
+    const __mmask16 positive = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ);
+    return _mm512_mask_sub_ps(below, positive, _mm512_setzero_ps(), below);
+  }
+};
+
+// log(1 + exp(a x)) / a; log(1 + e) is twice the inverse hyperbolic tangent of e / (2 + e).
+struct SoftRelu {
+  COLLAGE_AVX512 static __m512 of(__m512 x, __m512 alpha) {
+    const __m512 y = _mm512_mul_ps(alpha, x), two = _mm512_set1_ps(2.f);
+    const __m512 e = exponential(_mm512_sub_ps(_mm512_setzero_ps(), _mm512_abs_ps(y)));
+    const __m512 z = _mm512_div_ps(e, _mm512_add_ps(e, two)), square = _mm512_mul_ps(z, z);
+    __m512 p = _mm512_set1_ps(2.f / 17.f);
+    for (float next : {2.f / 15.f, 2.f / 13.f, 2.f / 11.f, 2.f / 9.f, 2.f / 7.f, 2.f / 5.f,
+                       2.f / 3.f, 2.f})
+      p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(next));
+    const __m512 above = _mm512_max_ps(_mm512_setzero_ps(), y);
+    return _mm512_div_ps(_mm512_fmadd_ps(p, z, above), alpha);
+  }
+};
+
+// tanh(log(1 + e)) is n / (n + 2) of n = e (e + 2), which is 1 long before x is 30.
+struct Mish {
+  COLLAGE_AVX512 static __m512 of(__m512 x, __m512) {
+    const __m512 two = _mm512_set1_ps(2.f);
+    const __m512 e = exponential(_mm512_min_ps(_mm512_set1_ps(30.f), x));
+    const __m512 n = _mm512_mul_ps(e, _mm512_add_ps(e, two));
+    return _mm512_mul_ps(x, _mm512_div_ps(n, _mm512_add_ps(n, two)));
+  }
+};
+
+struct Elu {
+  COLLAGE_AVX512 static __m512 of(__m512 x, __m512 alpha) {
+    const __m512 below = _mm512_mul_ps(alpha, exponential_less_one(x));
+    const __mmask16 positive = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ);
+    return _mm512_mask_mov_ps(below, positive, x);
+  }
+};
+
 template <class F>
 COLLAGE_AVX512 inline void apply_to_vectors(const float* x, float* y, int64_t count, float alpha) {
   const __m512 parameter = _mm512_set1_ps(alpha);
@@ -112,6 +156,10 @@ inline VectorFunction vector_function(dnnl::algorithm algorithm) {
     case dnnl::algorithm::eltwise_gelu_erf: return apply_to_vectors<GeluErf>;
     case dnnl::algorithm::eltwise_exp: return apply_to_vectors<Exponential>;
     case dnnl::algorithm::eltwise_log: return apply_to_vectors<Logarithm>;
+    case dnnl::algorithm::eltwise_tanh: return apply_to_vectors<Tanh>;
+    case dnnl::algorithm::eltwise_soft_relu: return apply_to_vectors<SoftRelu>;
+    case dnnl::algorithm::eltwise_mish: return apply_to_vectors<Mish>;
+    case dnnl::algorithm::eltwise_elu: return apply_to_vectors<Elu>;
     default: return nullptr;
   }
 }
@@ -119,7 +167,8 @@ inline VectorFunction vector_function(dnnl::algorithm algorithm) {
 // Whether one of those functions is 0 at 0.
 inline bool keeps_zero(dnnl::algorithm algorithm) {
   return algorithm != dnnl::algorithm::eltwise_logistic &&
-         algorithm != dnnl::algorithm::eltwise_exp && algorithm != dnnl::algorithm::eltwise_log;
+         algorithm != dnnl::algorithm::eltwise_exp && algorithm != dnnl::algorithm::eltwise_log &&
+         algorithm != dnnl::algorithm::eltwise_soft_relu;
 }
 
 // Whether a pass of its own over `bytes` takes less than the library's functions inside of its
