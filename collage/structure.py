@@ -52,6 +52,24 @@ class FixedTensor(msgspec.Struct, frozen=True):
     values: tuple[int, ...]
 
 
+class Written(msgspec.Struct, frozen=True):
+    """An input that the model writes into.
+
+    Attributes
+    ----------
+    input, output : int
+        Which one, and which output has what it holds afterwards.
+
+    Examples
+    --------
+    >>> Written(input=1, output=2).output
+    2
+    """
+
+    input: int
+    output: int
+
+
 class Items(msgspec.Struct, frozen=True, tag="items"):
     """A tuple or a list."""
 
@@ -91,6 +109,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     state : tuple of StateTensor
         What the model keeps from one call to the next: tensors behind those of parameters and
         results.
+    written : tuple of Written
+        Inputs that the model writes into; their outputs are behind those of the result.
     fixed : tuple of FixedTensor
         Tensors that are the same in every call.
     version : int
@@ -115,6 +135,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     positional: int | None = None
     optional: tuple[str, ...] | None = None
     state: tuple[StateTensor, ...] = ()
+    written: tuple[Written, ...] = ()
     fixed: tuple[FixedTensor, ...] = ()
     version: int = SIGNATURE_VERSION
 
@@ -172,7 +193,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
 
     def output_names(self) -> list[str]:
         """A name for each result, by where it lies: ``scores``, ``cache.0``; what has no key
-        of its own is ``output_0`` and so on; behind them the state's."""
+        of its own is ``output_0`` and so on; behind them inputs that are written, and the state."""
         top = self.result
         if isinstance(top, Leaf):
             paths = [(top.index, "output_0")]
@@ -187,6 +208,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
                 for found in _paths(child, root)
             ]
         names = [path for _, path in sorted(paths)]
+        inputs = self.input_names() if self.written else {}
+        names += [inputs[one.input] for one in self.written]
         return _distinct([*names, *(kept.name for kept in self.state)])
 
 

@@ -242,8 +242,21 @@ def prepare(loaded: ImportedModel, device: DeviceKind) -> Imported:
         rows=rows_of(loaded),
         places=places_of(loaded.mod),
         course=loaded.course,
-        remarks=(kept_from_call_to_call(state),) if state else (),
+        remarks=_remarks(loaded.signature),
     )
+
+
+def _remarks(signature: Signature | None) -> tuple[str, ...]:
+    """What callers by name have to know of what a model changes."""
+    if signature is None:
+        return ()
+    names = [f"'{signature.input_names()[one.input]}'" for one in signature.written]
+    inputs = (
+        f"the model writes into {', '.join(names)}: a call does that in what it is given; by name "
+        "(run, C and C++) what is new are outputs"
+    )
+    kept = [kept_from_call_to_call(signature.state)] if signature.state else []
+    return tuple([inputs] * bool(names) + kept)
 
 
 def _normalized(device: DeviceKind, mod: tvm.IRModule) -> tvm.IRModule:

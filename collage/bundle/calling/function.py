@@ -24,6 +24,7 @@ from collage.bundle.calling.tensors import (
     of_the_caller,
     on_host,
 )
+from collage.bundle.calling.written import require_writable, write
 from collage.bundle.signature import FunctionEntry, Variant
 
 
@@ -140,9 +141,14 @@ class BundleFunction:
         going = self.state if state is None else state.like(self.state)
         if signature is not None:
             values = signature.arguments(args, named)
-            if not going:
-                return signature.returned(self.compute(values, stream=stream))
-            found = going.gone_on(lambda kept: self.results([*values, *kept], stream=stream))
+            for one in signature.written:
+                require_writable(self.inputs[one.input].name, values[one.input])
+            if going:
+                found = going.gone_on(lambda kept: self.results([*values, *kept], stream=stream))
+            else:
+                found = self.results(values, stream=stream)
+            for one in signature.written:
+                write(values[one.input], found[one.output])
             return signature.returned(as_given(found, values))
         flat = self.compute(self.in_order(args, named), stream=stream)
         return flat[0] if len(flat) == 1 else flat

@@ -124,6 +124,7 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     from collage.importers.torch.state import with_state
     from collage.importers.torch.structure import signature_of
     from collage.importers.torch.translate import translate
+    from collage.importers.torch.written import with_written
 
     require_no_derivatives(program)
     program, shapes = with_shapes(program, shapes)
@@ -137,13 +138,14 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
         return from_module(mod, name=name, source_format="pt2", output_names=names), choosers
 
     try:
+        program, written = with_written(program)
         program, state = with_state(program)
         if has_control_flow(program):
-            straight = straightened(program, state)
+            straight = straightened(program, state, written)
             program, signature = straight.program, straight.signature
             if not straight.is_straight:
                 return reject_shapes(shapes, import_course(straight, name, translate))
-        signature = signature or signature_of(program, state)
+        signature = signature or signature_of(program, state, written)
         model, choosers = imported()
         first = len(model.outputs) - len(choosers)
         chosen = [

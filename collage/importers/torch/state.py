@@ -97,7 +97,7 @@ def _may_change(program: ExportedProgram) -> bool:
         )
     found = [
         (node, base)
-        for node, base in _writing(program)
+        for node, base in writing(program)
         if base.name in kept or node.graph is not program.graph
     ]
     for node, base in found:
@@ -123,12 +123,12 @@ def written_constants(program: ExportedProgram) -> list[str]:
     found = {s.arg.name: s.target for s in specs if s.kind is InputKind.CONSTANT_TENSOR}
     if not found:
         return []
-    bases = (base for node, base in _writing(program) if node.graph is program.graph)
+    bases = (base for node, base in writing(program) if node.graph is program.graph)
     return list(dict.fromkeys(found[base.name] for base in bases if base.name in found))
 
 
-def _writing(program: ExportedProgram) -> Iterator[tuple[fx.Node, fx.Node]]:
-    """The operators that write, and into which inputs."""
+def writing(program: ExportedProgram) -> Iterator[tuple[fx.Node, fx.Node]]:
+    """The operators that write, and into which inputs and weights."""
     for graph in _graphs(program):
         for node in graph.nodes:
             for written in _written(node):

@@ -15,14 +15,16 @@ from torch.utils import _pytree as pytree
 
 from collage.backends.contract.errors import ModelError
 from collage.state import StateTensor
-from collage.structure import Fields, Fixed, FixedTensor, Items, Leaf, Signature, Structure
+from collage.structure import Fields, Fixed, FixedTensor, Items, Leaf, Signature, Structure, Written
 
 RESULTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
 """Outputs that callers get."""
 
 
 def signature_of(
-    program: torch.export.ExportedProgram, state: tuple[StateTensor, ...] = ()
+    program: torch.export.ExportedProgram,
+    state: tuple[StateTensor, ...] = (),
+    written: tuple[str, ...] = (),
 ) -> Signature:
     """What a program is called with and what it gives, as plain data.
 
@@ -32,11 +34,14 @@ def signature_of(
         As :func:`collage.importers.torch.state.with_state` gives it.
     state : tuple of StateTensor
         What it keeps.
+    written : tuple of str
+        The inputs that it writes into, see
+        :func:`collage.importers.torch.written.with_written`.
 
     Returns
     -------
     Signature
-        What it keeps lies behind the rest.
+        What it keeps lies behind the rest, and what it writes before that.
 
     Raises
     ------
@@ -55,6 +60,12 @@ def signature_of(
         names, parameters = names[: -len(state)], parameters[: -len(state)]
         assert isinstance(result, Items), "beside what it gives stands what it keeps"
         result = result.children[0]
+    if written:
+        assert isinstance(result, Items), "beside what it gives stands what it writes"
+        result = result.children[0]
+    tensors = [arg.name for arg in taken if isinstance(arg, TensorArgument)]
+    first = sum(isinstance(arg, TensorArgument) for arg in given) - len(written) - len(state)
+    places = [Written(tensors.index(one), first + i) for i, one in enumerate(written)]
     if not any(isinstance(arg, TensorArgument) for arg in given):
         raise ModelError("the program gives no tensor back", value=str(result))
     # What other parameters are by default nobody knows.
@@ -66,6 +77,7 @@ def signature_of(
         positional=args.num_children,
         optional=tuple(optional),
         state=state,
+        written=tuple(places),
     )
 
 
@@ -169,11 +181,6 @@ def keep_tensors(program: torch.export.ExportedProgram) -> None:
     ------
     ModelError
         When its results depend on what earlier calls left behind, and that is no input of it.
-
-    Warns
-    -----
-    UserWarning
-        When it writes into an input: its callers will not see that.
     """
     graph, found = program.graph, program.graph_signature
     (output,) = graph.find_nodes(op="output")
@@ -248,13 +255,6 @@ def _require_stateless(program: torch.export.ExportedProgram, same: set[str | No
     used = {node.name: list(node.users) for node in program.graph.find_nodes(op="placeholder")}
     sources = {spec.target: spec.arg.name for spec in found.input_specs if spec.target}
     for spec in found.output_specs:
-        if spec.kind is OutputKind.USER_INPUT_MUTATION:
-            # Mostly an activation in place, whose callers do not look at what they gave.
-            warnings.warn(
-                f"the model writes into its input '{spec.target}'; compiled, it leaves that as it "
-                "is: who wants what is new there has to give it back as a result",
-                stacklevel=2,
-            )
         readers = used.get(sources.get(spec.target, ""))
         if spec.kind is OutputKind.BUFFER_MUTATION and readers and spec.target not in same:
             raise ModelError(

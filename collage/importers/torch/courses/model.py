@@ -76,7 +76,11 @@ def has_control_flow(program: ExportedProgram) -> bool:
 aten = torch.ops.aten
 
 
-def straightened(program: ExportedProgram, state: tuple[StateTensor, ...] = ()) -> Straightened:
+def straightened(
+    program: ExportedProgram,
+    state: tuple[StateTensor, ...] = (),
+    written: tuple[str, ...] = (),
+) -> Straightened:
     """A program without bodies, as far as it can be written without.
 
     Parameters
@@ -85,6 +89,8 @@ def straightened(program: ExportedProgram, state: tuple[StateTensor, ...] = ()) 
         With control flow; not changed.
     state : tuple of StateTensor
         What it keeps.
+    written : tuple of str
+        The inputs that it writes into.
 
     Returns
     -------
@@ -109,7 +115,7 @@ def straightened(program: ExportedProgram, state: tuple[StateTensor, ...] = ()) 
     for spec in program.graph_signature.output_specs:
         if isinstance(spec.arg, _NUMBERS) and spec.kind is OutputKind.USER_OUTPUT:
             spec.arg = TensorArgument(spec.arg.name)
-    signature = signature_of(program, state)
+    signature = signature_of(program, state, written)
     keep_tensors(program)
     writer = Writer(Fakes())
     weights = _weights(program)
