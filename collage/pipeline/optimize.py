@@ -12,6 +12,7 @@ from typing import Any
 from collage.backends.contract import TargetSet
 from collage.backends.contract.errors import ShapeError, UserError
 from collage.backends.toolchain.children.fork_server import fork_servers
+from collage.backends.toolchain.children.freed_memory import return_freed_memory
 from collage.cost.base import CostModel
 from collage.cost.device import available_cores, policy_of
 from collage.cost.engines import LOCAL, WorkersLike, engine_of
@@ -268,6 +269,7 @@ def optimize(
             progress=progress,
         )
         functions = _bucketed(shapes or {}, most_buckets, importing, search, budget)
+        return_freed_memory()
         variants = [variant for function in functions for variant in function.variants]
         for variant in variants:
             require_codegen_targets(variant.mod, variant.function, targets)

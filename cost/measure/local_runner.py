@@ -36,6 +36,10 @@ _ROOM_SEC = 1.0
 _RETIRE_AFTER = 200
 """Runs after which the worker is replaced: libraries leave threads and memory behind."""
 
+_MOST_GROWN = 256 << 20
+"""Bytes that it may keep beside files; another one takes a tenth of a second, unless it makes a
+context on a device first: such a one may keep half of what a candidate may take."""
+
 
 class LocalRunner(Runner):
     """A runner on this machine; use as a context manager.
@@ -139,6 +143,7 @@ class LocalRunner(Runner):
                 break
         if self._fresh_process:
             self.close()
+        self._retire()
         elapsed = time.perf_counter() - begin - self._waited_sec
         return replace(result, run_sec=elapsed)
 
@@ -155,7 +160,10 @@ class LocalRunner(Runner):
         limit_sec = self._policy.run_timeout_sec(self._config)
         rounds = LocalRounds(self._ready_worker, self.close, self._config, limit_sec)
         with exclusive():
-            return rounds.play(jobs, rule, seed)
+            played = rounds.play(jobs, rule, seed)
+        if not self._policy.has_context:
+            self.close()  # All of them are still loaded.
+        return played
 
     def warm_up(self) -> None:
         """Start the worker process now."""
@@ -178,11 +186,6 @@ class LocalRunner(Runner):
             self._worker = None
 
     def _ready_worker(self) -> WorkerProcess:
-        worker = self._worker
-        if worker is not None and worker.requests:
-            grown = worker.resident_bytes - self._initial_bytes
-            if worker.requests >= _RETIRE_AFTER or grown > self._config.memory_limit_bytes // 2:
-                self.close()
         self.warm_up()
         assert self._worker is not None
         if not self._worker.requests:
@@ -191,8 +194,19 @@ class LocalRunner(Runner):
             except BaseException:
                 self.close()
                 raise
-            self._initial_bytes = self._worker.resident_bytes
+            self._initial_bytes = self._worker.own_bytes
         return self._worker
+
+    def _retire(self) -> None:
+        """End a worker that keeps what it should not: whoever builds meanwhile needs the memory."""
+        worker = self._worker
+        if worker is None or not worker.requests:
+            return
+        grown = worker.own_bytes - self._initial_bytes
+        half = self._config.memory_limit_bytes // 2
+        most = half if self._policy.has_context else min(half, _MOST_GROWN)
+        if worker.requests >= _RETIRE_AFTER or grown > most:
+            self.close()
 
     def _ask(self, worker: WorkerProcess, job: RunJob, exclusive: ExclusiveDevice) -> RunResult:
         """What came of it; raises a failure of a worker that somebody else killed."""

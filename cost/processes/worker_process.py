@@ -1,6 +1,6 @@
 """A worker process: answers one request at a time, and is contained whatever it does.
 
-It is killed with everything it started when it takes too long or too much memory.
+It is killed with all that it started when it takes too long or too much memory.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import psutil
@@ -137,10 +137,21 @@ class WorkerProcess:
     @property
     def resident_bytes(self) -> int:
         """Memory that the child holds now."""
-        try:
-            return int(self._watch.memory_info().rss) if self._watch else 0
-        except psutil.Error:
-            return 0
+        return sum(self._held())
+
+    @property
+    def own_bytes(self) -> int:
+        """Memory that the child holds now, without what is in files too."""
+        return self._held()[0]
+
+    def _held(self) -> tuple[int, int]:
+        """What is its own, and the rest, where the system tells them apart."""
+        with contextlib.suppress(psutil.Error):
+            if self._watch is not None:
+                held = self._watch.memory_info()
+                in_files = int(getattr(held, "shared", 0))
+                return int(held.rss) - in_files, in_files
+        return 0, 0
 
     def fileno(self) -> int:
         """The pipe that becomes readable with the answer, for ``select``."""
@@ -160,9 +171,7 @@ class WorkerProcess:
         """
         if self._started:
             return
-        if self._outer_deadline.is_up:
-            self.kill()
-            raise OutOfTimeError("the time is spent")
+        self._check_time()
         self._timeout_sec = timeout_sec
         for is_last in [*[False] * (_STARTS - 1), True]:
             self._deadline = time.monotonic() + timeout_sec
@@ -181,11 +190,10 @@ class WorkerProcess:
     def _replace(self) -> bool:
         """Start another child, unless it was this process that wanted none any longer."""
         with self._replacing:
-            if self._unwanted:
-                return False
-            self._process.close()
-            self._process, self._watch = self._start(), None
-            return True
+            if not self._unwanted:
+                self._process.close()
+                self._process, self._watch = self._start(), None
+            return not self._unwanted
 
     def send(self, request: Request, timeout_sec: float) -> None:
         """Hand over a request; :meth:`receive` or :meth:`poll` gets the answer.
@@ -266,10 +274,9 @@ class WorkerProcess:
         return answer
 
     def _receive_line(self) -> bytes:
-        while True:
-            line = self._poll_line(_POLL_SEC)
-            if line is not None:
-                return line
+        while (line := self._poll_line(_POLL_SEC)) is None:
+            pass
+        return line
 
     def _poll_line(self, wait_sec: float) -> bytes | None:
         try:
@@ -284,18 +291,14 @@ class WorkerProcess:
             self._left_sec = self._deadline - time.monotonic()
             self.idle = True
             return line
-        if self._outer_deadline.is_up:
-            self.kill()
-            raise OutOfTimeError("the time is spent")
+        self._check_time()
         if self._started:
             if held := self.resident_bytes:  # It has none once it is killed.
                 self._used_bytes = held - self._baseline_bytes
             if self._used_bytes > self._memory_limit_bytes:
                 self.kill()
-                raise WorkerFailure(
-                    CostStatus.OUT_OF_MEMORY,
-                    f"took more than {self._memory_limit_bytes >> 20} MiB of memory",
-                )
+                reason = f"took more than {self._memory_limit_bytes >> 20} MiB of memory"
+                raise WorkerFailure(CostStatus.OUT_OF_MEMORY, reason)
         if time.monotonic() > self._deadline:
             was_stopped = self._is_stopped()
             self.kill()
@@ -304,6 +307,11 @@ class WorkerProcess:
             reason = f"gave no answer within {self._timeout_sec:g} s"
             raise WorkerFailure(CostStatus.TIMED_OUT, reason)
         return None
+
+    def _check_time(self) -> None:
+        if self._outer_deadline.is_up:
+            self.kill()
+            raise OutOfTimeError("the time is spent")
 
     def _look_at(self, pid: int) -> None:
         """From now on its memory, and what ends it, are watched."""
@@ -326,18 +334,17 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the child and everything it started."""
-        with self._replacing:
-            self._unwanted = True
-            self._process.kill()
+        self._end(ChildProcess.kill)
 
     def begin_close(self) -> None:
         """Have the child killed, and do not wait for that."""
-        with self._replacing:
-            self._unwanted = True
-            self._process.begin_kill()
+        self._end(ChildProcess.begin_kill)
 
     def close(self) -> None:
         """Kill the child and free its pipes."""
+        self._end(ChildProcess.close)
+
+    def _end(self, end: Callable[[ChildProcess], None]) -> None:
         with self._replacing:
             self._unwanted = True
-            self._process.close()
+            end(self._process)

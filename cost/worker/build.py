@@ -15,6 +15,7 @@ import tvm
 from collage.backends.compile import compile_module, external_functions
 from collage.backends.contract import ExternalBackend, Tunable, TunesOneByOne
 from collage.backends.contract.relax_codegen import prepared
+from collage.backends.toolchain.children.freed_memory import return_freed_memory
 from collage.cost.processes.messages import Build, Built, Compiled, CompileModel, Tune, Tuned
 from collage.cost.processes.staging import compile_to_measure, stage_to_measure
 from collage.cost.reference import Sample, sample_of
@@ -40,6 +41,7 @@ def build(request: Build) -> Built:
     mod = workload.materialize(request.seed)
     library = compile_module(mod, [target], request.folder / "model.so", context)
     stage_to_measure(library)
+    return_freed_memory()  # Copies of weights: the reference needs as much again.
     form = fewest_digits([target])
     _write_test_data(
         workload, mod, request.seed, form, request.folder, _references(request.references)

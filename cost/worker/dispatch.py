@@ -28,6 +28,7 @@ from collage.cost.processes.messages import (
 )
 from collage.cost.processes.protocol import decode, encode
 from collage.cost.worker.build import build, compile_model, tune
+from collage.cost.worker.memory import give_back
 from collage.cost.worker.run import RunService
 from collage.cost.worker.session import DeviceLostError, SessionLostError
 
@@ -86,6 +87,9 @@ class Tasks:
             send(encode(_failure(request, err, crowded=self._runs.crowded)))
         else:
             send(encode(answer))
+        if isinstance(request, _BUILDING):
+            # While others build or time, this one would keep copies of a whole model's weights.
+            give_back()
 
     def _do(self, request: AnyRequest, send: Callable[[bytes], None]) -> Answer:
         match request:

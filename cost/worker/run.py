@@ -86,8 +86,7 @@ class RunService:
         def work() -> Measured | Failure:
             loaded = self._load(request)
             loaded.start()
-            before = loaded.check(loaded.outputs())
-            if isinstance(before, Failure):
+            if isinstance(before := loaded.check(loaded.outputs()), Failure):
                 return before
             return loaded.conclude(loaded.time(loaded.session.sample))
 
@@ -116,7 +115,9 @@ class RunService:
             loaded.start()
             loaded.session.settle(loaded.machine)
             checked = loaded.check(loaded.outputs())
-            return checked if isinstance(checked, Failure) else loaded.check_others()
+            answer = checked if isinstance(checked, Failure) else loaded.check_others()
+            loaded.session.rest(request.library)
+            return answer
 
         return self._guarded(work, request.name)
 

@@ -19,6 +19,7 @@ from collage.cost.call_times import CallTime, time_calls
 from collage.cost.config import MeasureConfig
 from collage.cost.device import available_cores
 from collage.cost.processes.staging import load_requirements
+from collage.cost.worker.memory import forget_pages, give_back, load_for_a_while
 from collage.cost.worker.sampling import take_samples
 
 _FEW_CALLS = 20
@@ -167,6 +168,9 @@ class Session(ABC):
         """Whether others held most of the device's memory when this process began to use it."""
         return False
 
+    def rest(self, library: Path) -> None:  # noqa: B027
+        """A library that was called will wait for its turns: others need the memory."""
+
     def release(self) -> bool:
         """After a library was let go, free what it leaves; False when the process should end too,
         because only that frees the rest."""
@@ -185,6 +189,18 @@ class CpuSession(Session):
         super().__init__(tvm.cpu())
         self._on_one_core = available_cores() == 1
         self._clock = time.process_time if self._on_one_core else time.perf_counter
+
+    def load(self, library: Path) -> relax.VirtualMachine:
+        return relax.VirtualMachine(load_for_a_while(library), self.device)
+
+    def rest(self, library: Path) -> None:
+        """Forget constants that are packed; see the base class."""
+        forget_pages(library)
+
+    def release(self) -> bool:
+        """Give back what the library took, its file and packed weights too."""
+        give_back()
+        return True
 
     def call(self, machine: relax.VirtualMachine) -> float:
         begin = self._clock()

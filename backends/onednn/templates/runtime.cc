@@ -84,8 +84,8 @@ void call(collage_onednn_region* handle, const TVMFFIAny* args, size_t count) {
     throw std::runtime_error("needs " +
                              std::to_string(region->num_inputs() + region->num_outputs()) +
                              " arguments, got " + std::to_string(count));
-  static thread_local std::vector<void*> data;
-  data.resize(count);
+  // Not of the thread's: its end would need this library, which then is never unloaded.
+  std::vector<void*> data(count);
   std::vector<std::pair<size_t, Buffer>> packed;  // only where an argument has gaps
   for (size_t i = 0; i < count; ++i) {
     const DLTensor& t = tensor_argument(args[i], i);

@@ -37,8 +37,11 @@ from collage.cost.measure.watch import Watch
 _TOGETHER = "timed together"
 """What a place's use is called in the report."""
 
-_MEMORY_SHARE = 4
-"""Files of a contest may take this part of the memory that a candidate may: they are all loaded."""
+_MOST_BYTES = 256 << 20
+"""Files of a contest, all of which are loaded and packed once more, take so much at the most,"""
+
+_LARGEST = 2
+"""or so many times what the largest takes. Who has no room takes part in a later one."""
 
 
 @dataclass(frozen=True)
@@ -154,16 +157,15 @@ class TogetherScheduler:
             for key, job, build in zip(missing, jobs, builds, strict=True):
                 if build.status is CostStatus.VALID:
                     self._shelf.keep(key, job.folder)
-        left = self._work.config.memory_limit_bytes // _MEMORY_SHARE
-        folders: list[Path | None] = []
-        for key in question.questions:
-            folder = self._shelf.find(key)
-            if folder is not None and self._shelf.size(key) <= left:
-                left -= self._shelf.size(key)
-                folders.append(folder)
+        found = {key: self._shelf.find(key) for key in question.questions}
+        sizes = {key: self._shelf.size(key) for key, folder in found.items() if folder is not None}
+        left = max(_MOST_BYTES, _LARGEST * max(sizes.values(), default=0))
+        for key, size in sizes.items():
+            if size <= left:
+                left -= size
             else:
-                folders.append(None)
-        return folders
+                found[key] = None
+        return list(found.values())
 
     def _timed(
         self, question: TogetherQuestion, folders: Sequence[Path | None], pool: RunnerPool

@@ -18,6 +18,7 @@ import tvm
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError, CompileError, OutOfTimeError
 from collage.backends.link import CompiledLibrary
+from collage.backends.toolchain.children.freed_memory import return_freed_memory
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.deadline import NEVER, Deadline
@@ -160,6 +161,7 @@ def compile_models(
     with tempfile.TemporaryDirectory(dir=context.work_dir, prefix="models-") as name:
         folder = Path(name)
         weights_bytes = write_modules([job.module for job in jobs], folder)
+        return_freed_memory()
         messages = tuple(TargetMessage.of(target) for target in targets)
 
         def request(index: int) -> CompileModel:
