@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import fx
 from tvm import relax
@@ -30,6 +29,7 @@ from collage.importers.torch.operators.windows.pads import PADS
 from collage.importers.torch.operators.windows.pooling import WINDOWS
 from collage.importers.torch.operators.windows.resize import RESIZES, grid_sample
 from collage.importers.torch.operators.windows.sampling import SAMPLED
+from collage.importers.torch.operators.windows.walks import WALKS
 
 Converter = Callable[[Importer, fx.Node], Any]
 
@@ -284,33 +284,6 @@ def _distances(importer: Importer, node: fx.Node) -> relax.Expr:
     return norm_of(importer, gap, p, [-1])
 
 
-def _windows(importer: Importer, node: fx.Node) -> relax.Expr:
-    """``x.unfold(axis, size, step)``: overlapping windows along an axis, their values last."""
-    x, axis, size, step = arguments(importer, node, "self", "dimension", "size", "step")
-    shape = shape_of(x)
-    axis %= len(shape)
-    begins = np.arange(0, shape[axis] - size + 1, step)
-    places = begins[:, None] + np.arange(size)
-    taken = importer.emit(op.take(x, relax.const(places.astype("int64")), axis))
-    order = [i for i in range(len(shape) + 1) if i != axis + 1]
-    return importer.emit(op.permute_dims(taken, [*order, axis + 1]))
-
-
-def _strided(importer: Importer, node: fx.Node) -> relax.Expr:
-    """Any walk over the memory of a tensor that lies in order."""
-    x, size, stride, offset = arguments(importer, node, "self", "size", "stride", "storage_offset")
-    lies = node.args[0].meta["val"]
-    if not lies.is_contiguous() or lies.storage_offset():
-        raise RefusedError("a walk over the memory of a tensor that does not lie in order")
-    places = np.full((1,) * len(size), offset or 0, dtype="int64")
-    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
-        shape = [1] * len(size)
-        shape[axis] = extent
-        places = places + (np.arange(extent) * step).reshape(shape)
-    flat = importer.emit(op.reshape(x, [-1]))
-    return importer.emit(op.take(flat, relax.const(places), 0))
-
-
 CONVERTERS: dict[str, Converter] = {
     "amax.default": _extreme(op.max),
     "amin.default": _extreme(op.min),
@@ -334,8 +307,7 @@ CONVERTERS: dict[str, Converter] = {
     "arange.start_step": _counted,
     **PADS,
     "grid_sampler_2d.default": grid_sample,
-    "unfold.default": _windows,
-    "as_strided.default": _strided,
+    **WALKS,
     **BITS,
     **ELEMENTWISE,
     **MATRICES,

@@ -49,6 +49,14 @@ CASES: Cases = {
     "unfolded": (lambda x: F.unfold(x, 3, padding=1, stride=2), lambda: (rows(1, 2, 8, 6),)),
     "windows": (lambda x: x.unfold(2, 4, 2).unfold(3, 3, 1), lambda: (rows(1, 2, 9, 7),)),
     "a walk over memory": (lambda x: x.as_strided((3, 2), (2, 5), 1), lambda: (rows(4, 4),)),
+    "a walk over memory, other axes first": (
+        lambda x: x.transpose(0, 2).add(1.0).as_strided((3, 2, 2), (4, 2, 1), 1),
+        lambda: (rows(3, 1, 5),),
+    ),
+    "chunks that overlap, of a view": (
+        lambda x: (x * 2).view(4, 1, 6).transpose(0, 1).as_strided((1, 3, 2, 6), (6, 6, 6, 1)),
+        lambda: (rows(4, 6),),
+    ),
     **{
         f"sampled on a grid, {how}, {beyond}, corners aligned: {corners}": (
             lambda x, g, how=how, beyond=beyond, corners=corners: F.grid_sample(
