@@ -30,6 +30,7 @@ from collage.backends.contract.relax_codegen import named_targets
 from collage.backends.devices import common_device
 from collage.backends.storage import OwnFolder, scratch_parent
 from collage.backends.toolchain import compiling, native
+from collage.backends.toolchain.cuda_runtime import never_let_go
 from collage.backends.toolchain.elf.import_library import import_library
 from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
 from collage.backends.toolchain.openmp_pool import on_pool, uses_more, wrapping
@@ -258,6 +259,7 @@ def _export(
     needed = [str(import_library(library, context)) for library in libraries]
     # TVM names options before objects, where a linker that defaults to --as-needed drops libraries.
     flags += ["-Wl,--push-state,--no-as-needed", *needed, "-Wl,--pop-state"]
+    never_let_go(executable)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=context.work_dir) as workspace:

@@ -42,6 +42,10 @@ class BuildContext:
     weights : str
         Where libraries have their weights: ``inside``, ``beside`` (in files that they map) or
         ``auto``, which is beside where there is more than the linker takes.
+    gpu : tuple of (str, int) or None
+        Name and compute capability of the GPU that is here, where whoever asks knows them. A
+        process that has to find them out begins to use the GPU, which takes a second, and as many
+        seconds as there are processes that do.
     weights_dir : Path or None
         Of the library that is being compiled: where its files of weights go; None has them inside.
 
@@ -60,6 +64,7 @@ class BuildContext:
     tuning_log: Path | None = None
     tuning_database: str | None = field(default=None, repr=False, kw_only=True)
     replay: bool = False
+    gpu: tuple[str, int] | None = field(default=None, kw_only=True)
     weights: str = field(default=AUTO, kw_only=True)
     weights_dir: Path | None = field(default=None, kw_only=True)
 

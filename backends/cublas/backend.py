@@ -84,7 +84,7 @@ class CublasBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries
         context: BuildContext,
         settled: Callable[[int], None],
     ) -> None:
-        if device_name(arch_of(target.device)) is not None:
+        if device_name(arch_of(target.device), context) is not None:
             found = find_installation()
             partitions = [read_partition(function, target.options) for function in functions]
             tell = telling_indices([partition.problem for partition in partitions], settled)
@@ -93,7 +93,7 @@ class CublasBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries
     def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
         include = find_installation().include
         measured = target.options.algorithm == "measured"
-        tunes = measured and device_name(arch_of(target.device)) is not None
+        tunes = measured and device_name(arch_of(target.device), context) is not None
         sources = (RUNTIME, TIMER) if tunes else (RUNTIME,)
         return [source_compilation(source, include, context) for source in sources]
 

@@ -57,7 +57,7 @@ def choose(
         In a replay, when a product's is not remembered.
     """
     store = TuningStore.of("cublas", SCHEMA, context)
-    name = device_name(arch)
+    name = device_name(arch, context)
     if name is None:
         return Tuner(store, arch, version_number(library.version), None).answers(problems, settled)
     timer = Timer(timer_library([library, cudart()], include, context), name)

@@ -84,7 +84,7 @@ class CudnnBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries,
 
     def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
         installation = find_installation()
-        here = cuda_runtime.device_name(cuda_toolkit.arch_of(target.device)) is not None
+        here = cuda_runtime.device_name(cuda_toolkit.arch_of(target.device), context) is not None
         sources = (*SOURCES, PLANNER) if here else SOURCES
         return [source_compilation(source, installation, context) for source in sources]
 

@@ -129,7 +129,7 @@ class _Planning(TuningStage[Graph, Plan]):
         context: BuildContext,
     ) -> None:
         arch = f"sm_{compute_capability}"
-        super().__init__(store, arch, CUDA.facts(arch))
+        super().__init__(store, arch, CUDA.facts(arch, context))
         self._table, self._options, self._installation = table, options, installation
         self._capability, self._context = compute_capability, context
         # Heuristics take no time: from the same graph they make the same plan again.

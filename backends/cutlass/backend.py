@@ -80,7 +80,11 @@ class CutlassBackend(ExternalBackend, Precompiles, TunesOneByOne):
     def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
         arch = arch_of(target.device)
         runtime = runtime_compilation(context, arch)
-        return [runtime, program_compilation(context, arch)] if device_name(arch) else [runtime]
+        return (
+            [runtime, program_compilation(context, arch)]
+            if device_name(arch, context)
+            else [runtime]
+        )
 
     def tune(
         self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext
@@ -95,7 +99,7 @@ class CutlassBackend(ExternalBackend, Precompiles, TunesOneByOne):
         settled: Callable[[int], None],
     ) -> None:
         arch = arch_of(target.device)
-        if device_name(arch) is not None:
+        if device_name(arch, context) is not None:
             partitions = read_partitions(functions, families(), target.options, arch)
             tell = telling_indices([partition.spec for partition in partitions], settled)
             tune(partitions, target, context, tell)

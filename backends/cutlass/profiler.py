@@ -61,7 +61,7 @@ def gpu_profiler(options: CutlassOptions, context: BuildContext, arch: str) -> P
     Profiler or None
         Its ``device`` holds that GPU's facts, which records are found by.
     """
-    device = CUDA.facts(arch)
+    device = CUDA.facts(arch, context)
     if device is None:
         return None
     return GpuProfiler(device, options, context, arch, gpus_alike())

@@ -181,9 +181,22 @@ class DeviceKind(ABC):
         where what they are written with has its own."""
         return None
 
-    def facts(self, arch: str) -> dict[str, Any] | None:
+    def facts(self, arch: str, context: BuildContext) -> dict[str, Any] | None:
         """What the times of kernels depend on: the device of an architecture that is here, by its
-        name and more; None where there is none."""
+        name and more; None where there is none.
+
+        Parameters
+        ----------
+        arch : str
+            As :meth:`architecture` gives it.
+        context : BuildContext
+            May know the device already.
+
+        Returns
+        -------
+        dict or None
+            For the records of what was found.
+        """
         return {"name": arch}
 
     def unfit(self, arch: str) -> str:

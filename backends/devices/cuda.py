@@ -110,8 +110,8 @@ class _CudaDevice(DeviceKind):
     def manifest_fields(self, target: tvm.target.Target) -> dict[str, str]:
         return {"device": self.name, "arch": arch_of(target)}
 
-    def facts(self, arch: str) -> dict[str, Any] | None:
-        name = device_name(arch)
+    def facts(self, arch: str, context: BuildContext) -> dict[str, Any] | None:
+        name = device_name(arch, context)
         return (
             None if name is None else {"name": name, "compute_capability": compute_capability(arch)}
         )

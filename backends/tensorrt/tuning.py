@@ -119,7 +119,7 @@ class EngineBuilder(TuningStage[Region, bytes]):
 
     def __init__(self, package: Package, target: BackendTarget, context: BuildContext) -> None:
         arch = arch_of(target.device)
-        here = CUDA.facts(arch) if package.needs_gpu else {"arch": arch}
+        here = CUDA.facts(arch, context) if package.needs_gpu else {"arch": arch}
         super().__init__(TuningStore.of("tensorrt", SCHEMA, context), arch, here)
         self.built = 0
         self._package = package

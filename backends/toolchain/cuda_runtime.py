@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tvm
 import tvm_ffi
+from tvm import relax
 from tvm_ffi.libinfo import load_lib_ctypes
 
 from collage.backends.contract import BuildContext
@@ -88,11 +89,47 @@ def has_device(index: int = 0) -> bool:
     return bool(tvm.cuda(index).exist)
 
 
-def device_name(arch: str) -> str | None:
-    """The name of the first GPU here, or None where there is none of that architecture."""
-    gpu = find_gpu()
-    matches = gpu is not None and gpu.compute_capability == compute_capability(arch)
-    return gpu.name if gpu is not None and matches else None
+def device_name(arch: str, context: BuildContext | None = None) -> str | None:
+    """The name of the first GPU here, or None where there is none of that architecture.
+
+    Parameters
+    ----------
+    arch : str
+        For example ``sm_90a``.
+    context : BuildContext, optional
+        May know it already.
+
+    Returns
+    -------
+    str or None
+        For example ``NVIDIA H200``.
+    """
+    known = None if context is None else context.gpu
+    if known is None:
+        gpu = find_gpu()
+        known = None if gpu is None else (gpu.name, gpu.compute_capability)
+    if known is None or known[1] != compute_capability(arch):
+        return None
+    return known[0]
+
+
+def never_let_go(executable: relax.VMExecutable) -> None:
+    """Keep the CUDA modules of an executable for as long as the process lives.
+
+    As TVM releases one it asks CUDA for the current device, and whoever only compiles begins to use
+    the GPU by that: the driver lets in one process at a time.
+
+    Parameters
+    ----------
+    executable : relax.VMExecutable
+        What was compiled; its other parts may go.
+    """
+    modules = [executable.mod]
+    while modules:
+        module = modules.pop()
+        modules.extend(module.imports)
+        if module.kind == "cuda":
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(module))
 
 
 def load_runtime() -> None:

@@ -124,7 +124,7 @@ class Tuner(TuningStage[Kernel, Best]):
         self._setup = _SETUPS[kind](target.device, context)
         self._target = self._setup.target
         arch = kind.architecture(self._target)
-        super().__init__(store, arch, kind.facts(arch))
+        super().__init__(store, arch, kind.facts(arch, context))
         self._options: TVMOptions = target.options
         self._context = context
 
@@ -149,7 +149,7 @@ class Tuner(TuningStage[Kernel, Best]):
     def measure(
         self, questions: Sequence[Kernel], failed: dict[Kernel, CodegenError]
     ) -> dict[Kernel, Best]:
-        _require_tuner(self._target)
+        _require_tuner(self._target, self._context)
         # One pool of processes for all: each takes seconds to start.
         builder = ms.builder.LocalBuilder(
             initializer=self._setup.initializer, timeout_sec=_BUILD_TIMEOUT_SEC
@@ -218,10 +218,10 @@ class Tuner(TuningStage[Kernel, Best]):
         return tuned if named else tuned.without_attr("global_symbol")
 
 
-def _require_tuner(device: tvm.target.Target) -> None:
+def _require_tuner(device: tvm.target.Target, context: BuildContext) -> None:
     """Refuse to tune where there is no device of the target's kind, or no worker processes."""
     kind = device_of(device)
-    if kind.facts(kind.architecture(device)) is None:
+    if kind.facts(kind.architecture(device), context) is None:
         raise TargetError(
             "schedule 'metaschedule' measures on a GPU, and this machine has none that TVM can "
             "use; leave 'schedule' at 'default', or compile where there is one",

@@ -118,6 +118,23 @@ class DevicePolicy(ABC):
     reference_elements: ClassVar[int] = 1 << 24
     reference_extent: ClassVar[int] = 2048
 
+    def gpu(self, device: Device) -> tuple[str, int] | None:
+        """What :attr:`BuildContext.gpu` is on a machine with a device; None for one of another kind
+        or that is elsewhere.
+
+        Parameters
+        ----------
+        device : Device
+            That is measured on.
+
+        Returns
+        -------
+        tuple of (str, int) or None
+            Name and compute capability.
+        """
+        del device
+        return None
+
     @abstractmethod
     def detect(self) -> Device:
         """The device of this kind on this machine that is measured on: the first.

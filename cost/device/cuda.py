@@ -39,6 +39,9 @@ class CudaPolicy(DevicePolicy):
     kind = CUDA
     session = "collage.cost.worker.cuda.session:CudaSession"
 
+    def gpu(self, device: Device) -> tuple[str, int] | None:
+        return (device.name, compute_capability(device.features)) if self.kind.is_here() else None
+
     def detect(self) -> Device:
         """The first GPU.
 

@@ -83,7 +83,7 @@ class LocalEngine(Engine):
             for one in alike
         ]
         unlike = {one.name: _unlike(found[0]) for one in found if one not in alike}
-        return _LocalWorkers(work, device, places, alike[0], unlike)
+        return _LocalWorkers(work.on(device), device, places, alike[0], unlike)
 
     def inspect(self, policy: DevicePolicy) -> list[WorkerInfo]:
         return inspect_here(policy)

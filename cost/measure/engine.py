@@ -12,7 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Self
 
@@ -99,6 +99,21 @@ class Work:
     device: Device | None = None
     comparable: float = 0.03
     say: Callable[[str], None] = field(default=lambda text: None, compare=False)
+
+    def on(self, device: Device) -> Work:
+        """The same, for a device of this machine: whoever compiles need not ask for it.
+
+        Parameters
+        ----------
+        device : Device
+            That is measured on.
+
+        Returns
+        -------
+        Work
+            Whose context knows it.
+        """
+        return replace(self, context=replace(self.context, gpu=self.policy.gpu(device)))
 
 
 @dataclass(frozen=True)

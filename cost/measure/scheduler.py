@@ -95,6 +95,8 @@ class Measurer:
         self.recorder = Recorder(lookup, progress, self._watch.workforce)
         self._work = replace(work, deadline=work.deadline.or_earlier(given_up), say=self._say)
         self._workers = engine.open(self._work)
+        if self._workers.tunes:
+            self._work = self._work.on(self._workers.device)
         self._lookup = lookup
         self._stats = stats
         self._plugins = list(plugins)
