@@ -121,7 +121,7 @@ def export_module(
     if reason := scripted({"": module}):
         raise ModelError(f"torch.export cannot export '{name}': {reason}", value=name)
     # Not before: this is imported with or without PyTorch.
-    from collage.importers.torch.exporting.decided import Decided
+    from collage.importers.torch.exporting.decided import Decided, numbers_as_sizes
     from collage.importers.torch.exporting.finite import is_undecided, taken_for_finite
     from collage.importers.torch.exporting.packed import has_recurrent, padded_sequences
 
@@ -140,15 +140,21 @@ def export_module(
     changes = [plain_caches, *[without_cache] * gives_cache(module)]
     followed: list[_Way] = [(False, partial(decided.followed, changed=way)) for way in changes]
     later = [[*followed], finite]
-    while ways or (later and is_undecided(failed)):
+    unsized: ExportedModule | None = None
+    while ways or (later and is_undecided(failed) and unsized is None):
         ways = ways or later.pop(0)
         way = strict, changed = ways.pop(0)
         try:
             with noticing() as derivatives, changed(module):
                 program = _exported(module, args, kwargs, dynamic_shapes, strict=strict)
             if not derivatives:
+                sizes = numbers_as_sizes(program)
                 fixed = decided.fixed() if way in followed else ()
-                return ExportedModule(name, program, inspect.signature(module.forward), fixed)
+                found = ExportedModule(name, program, inspect.signature(module.forward), fixed)
+                if not sizes or (way in followed and not decided.learns_sizes(sizes)):
+                    return found
+                ways, unsized = [way if way in followed else followed[0]], found
+                continue
         except KeptTensorError as err:
             if refused is not None:
                 break
@@ -163,6 +169,8 @@ def export_module(
             failed = err if isinstance(err, OutsideTensorError) else failed or err
         if derivatives:
             return _differentiated(module, args, kwargs, dynamic_shapes)
+    if unsized is not None:
+        return unsized  # Who imports it says what is in the way.
     failed = failed or refused
     assert failed is not None, "it was tried"
     why = refused or reason_of_failure(failed, dict(module.named_modules()))

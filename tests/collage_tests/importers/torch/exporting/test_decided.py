@@ -101,3 +101,20 @@ class OfValues(torch.nn.Module):
 def test_what_computed_numbers_decide_is_still_refused() -> None:
     with pytest.raises(ModelError, match="what runs depends on what tensors hold"):
         export_module(OfValues(), (torch.ones(4), torch.tensor([1, 1, 0, 0])))
+
+
+class Resized(torch.nn.Module):
+    """Of which the export comes to its end, with extents that nobody knows."""
+
+    def forward(self, x: Any, sizes: Any) -> Any:
+        rows, columns = sizes
+        places = torch.nn.functional.interpolate(x, size=(rows, columns), mode="bilinear")
+        return places.flatten(1).sum(1)
+
+
+def test_numbers_that_are_extents_are_known_too() -> None:
+    found = export_module(Resized(), (torch.randn(1, 3, 5, 5), torch.tensor([4, 7])))
+    assert [(one.input, one.values) for one in found.fixed] == [(1, (4, 7))]
+    x = torch.randn(1, 3, 5, 5)
+    sizes = torch.tensor([4, 7])
+    torch.testing.assert_close(found.program.module()(x, sizes), Resized()(x, sizes))
