@@ -292,13 +292,17 @@ def _promise(costs: WorkloadCosts) -> Callable[[Contender], float]:
     return lambda contender: sum(map(costs.guess, contender.partitioning.candidates))
 
 
-def safest_first(
-    seeds: Sequence[Contender], costs: WorkloadCosts, prefetch: Prefetch
-) -> list[Contender]:
+def first_answers(
+    seeds: Sequence[Contender], costs: WorkloadCosts, prefetch: Prefetch, *, hurried: bool
+) -> tuple[list[Contender], int]:
     """The most promising first; while libraries are still compiled, what needs none of them.
 
     Second comes TVM alone, unless it is far behind: kernels that it fuses and libraries' calls are
     so different that where a guess is wrong of one of them it seldom is of both.
+
+    To guess, each partition is made a function, which takes seconds where partitions are whole
+    networks. Where these are missing, the one of the fewest partitions comes first, and alone: what
+    a library takes as a whole is compiled at once, and seldom far behind.
 
     Parameters
     ----------
@@ -308,19 +312,35 @@ def safest_first(
         As far as they are known.
     prefetch : Prefetch
         Compiles libraries meanwhile.
+    hurried : bool
+        Whether there is no time to guess.
 
     Returns
     -------
-    list of Contender
-        Each partitioning once.
+    tuple of (list of Contender, int)
+        Each partitioning once, and how many of them to try out together.
     """
-    distinct = {seed.partitioning.key(): seed for seed in reversed(by_promise(seeds, costs))}
-    ranked = by_promise(list(distinct.values()), costs)
+    ranked = _by_size(seeds, prefetch) if hurried else by_promise(seeds, costs)
+    distinct = {seed.partitioning.key(): seed for seed in reversed(ranked)}
+    ranked = [seed for seed in ranked if distinct[seed.partitioning.key()] is seed]
+    if hurried:
+        return ranked, 1
     if prefetch.is_under_way:
         ranked.sort(key=_needs_libraries)
     first, *others = ranked
-    others.sort(key=lambda one: _needs_libraries(one) or not is_promising(one, first, costs))
-    return [first, *others]
+    promising = {id(one) for one in others if is_promising(one, first, costs)}
+    others.sort(key=lambda one: _needs_libraries(one) or id(one) not in promising)
+    return [first, *others], 1 + len(promising)
+
+
+def _by_size(contenders: Sequence[Contender], prefetch: Prefetch) -> list[Contender]:
+    """Those of the fewest partitions first, but for those whose libraries are still compiled."""
+
+    def key(contender: Contender) -> tuple[bool, int]:
+        candidates = contender.partitioning.candidates
+        return prefetch.lacks([candidate.target for candidate in candidates]), len(candidates)
+
+    return sorted(contenders, key=key)
 
 
 def _needs_libraries(contender: Contender) -> bool:

@@ -18,8 +18,7 @@ from collage.pipeline.covers import Covers, find_covers, seeds_of
 from collage.pipeline.evaluated import (
     evaluate_in_time,
     evaluate_replayed,
-    is_promising,
-    safest_first,
+    first_answers,
 )
 from collage.pipeline.imported import Imported
 from collage.pipeline.improving.corrected import CorrectedSearch
@@ -209,9 +208,8 @@ class Search:
             if not costing.builds_beside:
                 prefetch.wait(budget.preparing)
             # Beside measuring, whoever is compiled needlessly takes a core from candidates.
-            ranked = safest_first(small, costs, prefetch)
-            promising = [one for one in ranked if is_promising(one, ranked[0], costs)]
-            hand.find(ranked, 1 if costing.builds_beside else len(promising))
+            ranked, at_once = first_answers(small, costs, prefetch, hurried=budget.is_late)
+            hand.find(ranked, 1 if costing.builds_beside else at_once)
         if not costing.builds_beside:
             self._let_answer(hand, comparison)
             prefetch.wait(budget.measuring)

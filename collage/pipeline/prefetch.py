@@ -22,6 +22,9 @@ from collage.cost.device import available_cores
 
 _POLL_SEC = 0.1
 
+_BESIDE_ONE_CORE = 10
+"""Niceness on a single core, where the model is imported meanwhile: it would take twice as long."""
+
 
 class Prefetch:
     """Compilations in the background; use as a context manager, which ends what still runs.
@@ -42,8 +45,11 @@ class Prefetch:
         self._closed = False
         self._running: set[ChildProcess] = set()
         kinds = {device_of(target.device) for target in targets}
-        self._niceness = min((kind.niceness for kind in kinds), default=0)
-        self._pool = ThreadPoolExecutor(available_cores(), thread_name_prefix="collage-prefetch")
+        cores = available_cores()
+        least = _BESIDE_ONE_CORE if cores == 1 else 0
+        self._niceness = max(least, min((kind.niceness for kind in kinds), default=0))
+        self._context = context
+        self._pool = ThreadPoolExecutor(cores, thread_name_prefix="collage-prefetch")
         self._futures: list[Future[Path]] = [
             self._pool.submit(compilation.run, self._compile, lambda: self._closed)
             for compilation in missing(targets, context)
@@ -59,6 +65,16 @@ class Prefetch:
     def is_under_way(self) -> bool:
         """Whether something is still being compiled."""
         return any(not future.done() for future in self._futures)
+
+    def lacks(self, targets: Sequence[BackendTarget]) -> bool:
+        """Whether what these need is still to be compiled.
+
+        Parameters
+        ----------
+        targets : sequence of BackendTarget
+            Any of them.
+        """
+        return self.is_under_way and bool(missing(targets, self._context))
 
     def wait(self, deadline: Deadline = NEVER) -> None:
         """Wait until nothing is under way, for example before something is timed on these cores.
@@ -107,7 +123,7 @@ def missing(targets: Sequence[BackendTarget], context: BuildContext) -> list[Com
     Returns
     -------
     list of Compilation
-        Each once; empty where the cache has all.
+        Each once, those that take long last; empty where the cache has all.
     """
     found: dict[Path, Compilation] = {}
     for backend, target in members_of(Precompiles, targets):
@@ -115,4 +131,8 @@ def missing(targets: Sequence[BackendTarget], context: BuildContext) -> list[Com
         with contextlib.suppress(CollageError), target.scope:
             for compilation in backend.compilations(target, context):
                 found.setdefault(compilation.output, compilation)
-    return [compilation for path, compilation in found.items() if not path.exists()]
+    # C first: it takes a second, where C++ with a library's headers takes twelve.
+    return sorted(
+        (compilation for path, compilation in found.items() if not path.exists()),
+        key=lambda compilation: not any(word.endswith(".c") for word in compilation.command),
+    )

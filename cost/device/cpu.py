@@ -35,7 +35,8 @@ class CpuPolicy(DevicePolicy):
         return f"{device.name}, {device.cores} cores, isa {device.features}"
 
     def builders(self) -> int:
-        return _BUILDERS
+        # On one core two would both be done when the second is.
+        return min(_BUILDERS, available_cores())
 
     def batch_size(self, builders: int) -> int:
         return _BATCH

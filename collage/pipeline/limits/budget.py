@@ -158,6 +158,11 @@ class Budget:
             return 1
         return 2 if now > self._begin + _TRIAL_SHARE * self._total_sec else math.inf
 
+    @property
+    def is_late(self) -> bool:
+        """Whether it is time for the first answer that runs, whichever that is."""
+        return self.enough() < math.inf
+
     def begin_contest(self) -> None:
         """Contenders are compiled and timed from now on; an interrupt ends that, too."""
         self._contest_began = self._clock()

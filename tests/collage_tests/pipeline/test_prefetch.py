@@ -121,6 +121,7 @@ def test_runtimes_are_there_before_they_are_asked_for(context: BuildContext) -> 
     }
     with Prefetch(openblas(), context) as prefetch:
         prefetch.wait()
+        assert not prefetch.lacks(openblas())
     assert all(compilation.output.exists() for compilation in wanted)
     assert missing(openblas(), context) == []
 

@@ -188,7 +188,14 @@ def test_bad_builds_are_recorded_and_the_time_budget_ends_the_rest(
 def test_a_gpu_gets_a_builder_per_core_but_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, builders in ((1, 2), (2, 2), (16, 15)):
         monkeypatch.setattr("collage.cost.device.cuda.available_cores", lambda n=cores: n)
-        assert CUDA_POLICY.builders() == builders and CPU_POLICY.builders() == 2
+        assert CUDA_POLICY.builders() == builders
+
+
+def test_one_core_gets_one_builder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of two whole models was there when the second was."""
+    for cores, builders in ((1, 1), (2, 2), (16, 2)):
+        monkeypatch.setattr("collage.cost.device.cpu.available_cores", lambda n=cores: n)
+        assert CPU_POLICY.builders() == builders
 
 
 # --- what a library needs before it is loaded -------------------------------------------------

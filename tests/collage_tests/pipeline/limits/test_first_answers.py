@@ -32,8 +32,9 @@ from collage.end_to_end import (
     baselines,
 )
 from collage.end_to_end.evaluation import Lowered, everybody
-from collage.pipeline.evaluated import evaluate_in_time
+from collage.pipeline.evaluated import evaluate_in_time, first_answers
 from collage.pipeline.limits import AnswerInHand, Budget
+from collage.pipeline.prefetch import Prefetch
 from collage.search.dataflow import DataflowGraph
 from collage.targets import resolve_targets
 from collage.testing import graph
@@ -208,6 +209,29 @@ def test_models_that_were_compiled_together_are_no_measure_of_one(parallel: int)
     together.saw(Seen(4.0 * -(-5 // parallel), 1.0, 5))
     alone.saw(Seen(4.0, 1.0))
     assert together.measuring.end == pytest.approx(alone.measuring.end)
+
+
+def test_who_is_late_does_not_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one core, guessing took seconds after 20 of which nothing was left."""
+    mod = graph(
+        [(8, 64)], lambda emit, x: op.exp(emit(op.matmul(emit(op.matmul(x, WEIGHTS)), WEIGHTS)))
+    )
+    dataflow = DataflowGraph.from_function(mod["main"])
+    costs, seeds = WorkloadCosts(mod, dataflow, TableCostModel({})), baselines(dataflow, TARGETS)
+    sizes = {seed.name: len(seed.partitioning.candidates) for seed in seeds}
+    monkeypatch.setattr(WorkloadCosts, "guess", lambda *_: pytest.fail("guessed"))
+    prefetch = Prefetch([], BuildContext(Path("cache"), Path("work")))
+    ranked, at_once = first_answers(seeds, costs, prefetch, hurried=True)
+    assert at_once == 1
+    assert [sizes[one.name] for one in ranked] == sorted(sizes[one.name] for one in ranked)
+    assert len({one.partitioning.key() for one in seeds}) == len(ranked)
+    # Whose libraries are still compiled comes after all others.
+    monkeypatch.setattr(
+        Prefetch, "lacks", lambda _, targets: any(t.name.startswith("openvino") for t in targets)
+    )
+    late, _ = first_answers(seeds, costs, prefetch, hurried=True)
+    assert late[-1].name == "single:openvino"
+    prefetch.close()
 
 
 def test_tvm_alone_is_among_those_tried_first() -> None:
