@@ -24,8 +24,9 @@ _LARGE_BYTES = 64 * 1024
 
 _MAX_PASSES = 4
 
-_DISABLED = ["TransposeOptimizer"]
-"""It moves transposes through layer norms, which then normalize over the channel axis."""
+_DISABLED = ["TransposeOptimizer", "WeightBiasQuantization", "DoubleQDQPairsRemover"]
+"""The first moves transposes through layer norms, which then normalize over the channel axis. The
+others round weights to bytes that the file has in float32, and once what it rounds twice."""
 
 _log = logging.getLogger(__name__)
 
