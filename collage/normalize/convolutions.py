@@ -89,6 +89,56 @@ def _scale_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.add(scope.emit(scaled), _bias(scope, shift * scale, call))
 
 
+def _scaled_input_into_weights(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """``conv(x, W) + (x * s + t)`` is one convolution: ``s`` goes to the taps in the middle.
+
+    So networks look that were trained with a norm beside each convolution and are not yet folded.
+    """
+    shape = static_shape(call)
+    for product, other in (call.args, call.args[::-1]):
+        (y, bias), (z, shift) = (_without_bias(scope, e, shape) for e in (product, other))
+        convolution, scaled = _convolution(scope, y), scope.call(z, "multiply")
+        if convolution is None or scaled is None or not scope.only_use(z):
+            continue
+        x, scale = scaled.args[0], _channel_vector(scope, scaled.args[1], shape)
+        middle = _middle(convolution)
+        if scale is None or middle is None or not convolution.args[0].same_as(x):
+            continue
+        if static_shape(x) != shape or dtype_of(call) in HALF:
+            continue
+        weights = scope.digits.value(convolution.args[1])
+        assert weights is not None
+        wide = weights.astype("float64")
+        channels = np.arange(shape[1])
+        wide[(channels, channels % weights.shape[1], *middle)] += scale
+        made = scope.digits.constant(wide, dtype_of(convolution.args[1]))
+        total = scope.emit(with_attrs(convolution, x, made))
+        return relax.op.add(total, _bias(scope, bias + shift, call))
+    return None
+
+
+def _without_bias(
+    scope: Scope, expr: relax.Expr, shape: tuple[int, ...]
+) -> tuple[relax.Expr, np.ndarray]:
+    """What a constant for each channel is added to, and that constant; zeros where none is."""
+    add = scope.call(expr, "add")
+    if add is not None and scope.only_use(expr):
+        value = _channel_vector(scope, add.args[1], shape)
+        if value is not None:
+            return add.args[0], value.astype("float64")
+    return expr, np.zeros(shape[1] if len(shape) > 1 else 1)
+
+
+def _middle(convolution: relax.Call) -> tuple[int, ...] | None:
+    """Where the taps are that read the place of the result; None where none does."""
+    attrs, (_, _, *taps) = convolution.attrs, static_shape(convolution.args[1])
+    if op_name(convolution) in _TRANSPOSED or any(int(step) != 1 for step in attrs.strides):
+        return None
+    reach = [(size - 1) // 2 * int(d) for size, d in zip(taps, attrs.dilation, strict=True)]
+    kept = [int(width) for width in attrs.padding] == 2 * reach and all(size % 2 for size in taps)
+    return tuple(size // 2 for size in taps) if kept else None
+
+
 def _scale_of_data(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """``conv(x * s, W)`` is ``conv(x, s * W)`` for a number ``s``, in half precision.
 
@@ -154,6 +204,7 @@ def spatial_padding(
 
 
 RULES: Rules = {
+    "add": (_scaled_input_into_weights,),
     "multiply": (_scale_into_weights,),
     **dict.fromkeys(_CONVOLUTIONS, (_pad_into_convolution, _scale_of_data)),
     **dict.fromkeys(_TRANSPOSED, (_scale_of_data,)),

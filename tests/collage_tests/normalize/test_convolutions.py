@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import pytest
+import tvm
 from tvm import relax, topi
 
 from collage.backends.relax.static_shape import static_shape
-from tests.collage_tests.normalize.oracle import call_of, check, module, normal, positive
+from collage.normalize import normalize
+from tests.collage_tests.normalize.oracle import (
+    call_of,
+    check,
+    module,
+    normal,
+    operators,
+    positive,
+)
 
 R = relax.op
 IMAGE = (2, 4, 9, 7)
@@ -213,3 +222,42 @@ def test_a_transposed_convolutions_output_type_is_left_out() -> None:
     mod = module([IMAGE], lambda _, x: R.nn.conv2d_transpose(x, weights, out_dtype="float32"))
     found = check(mod, ["nn.conv2d_transpose"])
     assert not call_of(found, "nn.conv2d_transpose").attrs.out_dtype
+
+
+_SPACES = {"1d": (9,), "2d": (5, 7), "3d": (5, 6, 7)}
+
+
+def _beside_a_norm(
+    name: str, groups: int, *, first: bool = False, other: bool = False, **attrs: object
+) -> tvm.IRModule:
+    """A convolution and a norm of the same numbers, added up."""
+    space = _SPACES[name]
+
+    def body(_: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        wide = (1, 8, *(1 for _ in space))
+        weights = normal(8, 8 // groups, *(3 for _ in space))
+        y = getattr(R.nn, f"conv{name}")(x, weights, groups=groups, **attrs)
+        y = R.add(y, R.reshape(normal(8, seed=9), wide))
+        z = R.nn.relu(x) if other else x
+        z = R.multiply(z, R.reshape(normal(8, seed=5), wide))
+        z = R.add(z, R.reshape(normal(8, seed=6), wide))
+        return R.tanh(R.add(z, y) if first else R.add(y, z))
+
+    return module([(2, 8, *space)], body)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("groups", [1, 2, 8])
+@pytest.mark.parametrize("name", _SPACES)
+def test_scaled_inputs_go_into_the_taps_in_the_middle(name: str, groups: int, first: bool) -> None:
+    wanted = [f"nn.conv{name}", "add", "tanh"]
+    check(_beside_a_norm(name, groups, first=first, padding=1), wanted)
+    check(_beside_a_norm(name, groups, padding=2, dilation=2), wanted)
+
+
+def test_scaled_inputs_that_no_tap_reads_stay() -> None:
+    for mod in (
+        _beside_a_norm("2d", 2, other=True, padding=1),
+        _beside_a_norm("2d", 2, padding=(0, 0, 2, 2)),
+    ):
+        assert "multiply" in operators(normalize(mod))
