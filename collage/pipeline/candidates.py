@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collage.backends.contract import TargetSet
+from collage.backends.contract import TargetSet, Tunable
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
+from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
 from collage.search.layouts import LayoutGraph
 from collage.search.restrictions import UNRESTRICTED, Restrictions
@@ -70,3 +71,19 @@ def find_candidates(
             found = rule.find(graph)
     progress(ProgressEvent("enumerate", 1, 1, f"{len(found.candidates)} candidates"))
     return found
+
+
+def has_to_tune(candidate: Candidate) -> bool:
+    """Whether a candidate would be compiled in many ways first, to choose one.
+
+    Parameters
+    ----------
+    candidate : Candidate
+        That nobody measured.
+
+    Returns
+    -------
+    bool
+        True of libraries that tune: CUTLASS takes half a minute for the kernels of a network.
+    """
+    return isinstance(candidate.target.implementation, Tunable)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from collage.backends.contract import TargetSet, Tunable
+from collage.backends.contract import TargetSet
 from collage.backends.contract.errors import OutOfTimeError, RestrictionError, SearchError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.deadline import NEVER, Deadline
@@ -18,11 +18,10 @@ from collage.end_to_end import (
     baselines,
     without_search,
 )
-from collage.pipeline.candidates import find_candidates
+from collage.pipeline.candidates import find_candidates, has_to_tune
 from collage.pipeline.layouts import LAYOUTS, compare_layouts
 from collage.pipeline.rival_contests import RivalContests
 from collage.report.data import EQUAL
-from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
 from collage.search.layouts import LayoutGraph
 from collage.search.partitioning import Partitioning
@@ -270,7 +269,7 @@ def _search(
             should_stop=lambda: deadline.is_up,
             on_round=on_round,
             last_resorts=rules,
-            is_slow_to_build=_has_to_tune,
+            is_slow_to_build=has_to_tune,
             tolerance=EQUAL,
         )
     except SearchError as err:
@@ -278,11 +277,6 @@ def _search(
         if costs.out_of_time:
             return None
         raise SearchError(f"{err}{_reasons(err, costs)}", value=err.value) from err
-
-
-def _has_to_tune(candidate: Candidate) -> bool:
-    """Whether it would be compiled in many ways first, to choose one: half a minute for CUTLASS."""
-    return isinstance(candidate.target.implementation, Tunable)
 
 
 def _reasons(err: SearchError, costs: WorkloadCosts) -> str:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from collage.backends.contract import is_native
 from collage.backends.contract.errors import ReplayMissError
 from collage.candidate_costs import WorkloadCosts
 from collage.cost.contest import PairedComparison
 from collage.end_to_end import Contender, EndToEndComparison, Evaluation, decide
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.limits.answer_in_hand import first_that_runs
-from collage.pipeline.prefetch import Prefetch
 
 _PROMISING_RATIO = 4.0
 """With little time, whoever is guessed to be so much slower than the most promising is left out.
@@ -290,58 +288,3 @@ def is_promising(contender: Contender, best: Contender, costs: WorkloadCosts) ->
 
 def _promise(costs: WorkloadCosts) -> Callable[[Contender], float]:
     return lambda contender: sum(map(costs.guess, contender.partitioning.candidates))
-
-
-def first_answers(
-    seeds: Sequence[Contender], costs: WorkloadCosts, prefetch: Prefetch, *, hurried: bool
-) -> tuple[list[Contender], int]:
-    """The most promising first; while libraries are still compiled, what needs none of them.
-
-    Second comes TVM alone, unless it is far behind: kernels that it fuses and libraries' calls are
-    so different that where a guess is wrong of one of them it seldom is of both.
-
-    To guess, each partition is made a function, which takes seconds where partitions are whole
-    networks. Where these are missing, the one of the fewest partitions comes first, and alone: what
-    a library takes as a whole is compiled at once, and seldom far behind.
-
-    Parameters
-    ----------
-    seeds : sequence of Contender
-        At least one.
-    costs : WorkloadCosts
-        As far as they are known.
-    prefetch : Prefetch
-        Compiles libraries meanwhile.
-    hurried : bool
-        Whether there is no time to guess.
-
-    Returns
-    -------
-    tuple of (list of Contender, int)
-        Each partitioning once, and how many of them to try out together.
-    """
-    ranked = _by_size(seeds, prefetch) if hurried else by_promise(seeds, costs)
-    distinct = {seed.partitioning.key(): seed for seed in reversed(ranked)}
-    ranked = [seed for seed in ranked if distinct[seed.partitioning.key()] is seed]
-    if hurried:
-        return ranked, 1
-    if prefetch.is_under_way:
-        ranked.sort(key=_needs_libraries)
-    first, *others = ranked
-    promising = {id(one) for one in others if is_promising(one, first, costs)}
-    others.sort(key=lambda one: _needs_libraries(one) or id(one) not in promising)
-    return [first, *others], 1 + len(promising)
-
-
-def _by_size(contenders: Sequence[Contender], prefetch: Prefetch) -> list[Contender]:
-    """Those of the fewest partitions first, but for those whose libraries are still compiled."""
-
-    def key(contender: Contender) -> tuple[bool, int]:
-        candidates = contender.partitioning.candidates
-        return prefetch.lacks([candidate.target for candidate in candidates]), len(candidates)
-
-    return sorted(contenders, key=key)
-
-
-def _needs_libraries(contender: Contender) -> bool:
-    return not all(is_native(c.target) for c in contender.partitioning.candidates)

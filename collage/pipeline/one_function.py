@@ -18,8 +18,8 @@ from collage.pipeline.covers import Covers, find_covers, seeds_of
 from collage.pipeline.evaluated import (
     evaluate_in_time,
     evaluate_replayed,
-    first_answers,
 )
+from collage.pipeline.first_answers import first_answers
 from collage.pipeline.imported import Imported
 from collage.pipeline.improving.corrected import CorrectedSearch
 from collage.pipeline.improving.refined import refine_winner

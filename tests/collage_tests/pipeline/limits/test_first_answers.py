@@ -17,12 +17,14 @@ from tvm import relax
 from tvm.relax import op
 
 import collage
-from collage.backends.contract import BuildContext
+from collage.backends.contract import BackendTarget, BuildContext
+from collage.backends.contract.registry import backend_names, register_backend
 from collage.candidate_costs import WorkloadCosts
 from collage.cost import TableCostModel
 from collage.cost.base import Cost, CostStatus
 from collage.cost.contest import Rounds
 from collage.cost.deadline import NEVER, Deadline
+from collage.cost.workload.workload import Workload
 from collage.end_to_end import (
     Contender,
     EndToEndComparison,
@@ -32,12 +34,14 @@ from collage.end_to_end import (
     baselines,
 )
 from collage.end_to_end.evaluation import Lowered, everybody
-from collage.pipeline.evaluated import evaluate_in_time, first_answers
+from collage.pipeline.evaluated import by_promise, evaluate_in_time
+from collage.pipeline.first_answers import first_answers
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.prefetch import Prefetch
 from collage.search.dataflow import DataflowGraph
 from collage.targets import resolve_targets
 from collage.testing import graph
+from tests.cost_tests.toy_tunable_backend import ToyTunableBackend
 
 TARGETS = resolve_targets(["llvm", "onednn", "openblas", "openvino"])
 WEIGHTS = relax.const(np.ones((64, 64), "float32"))
@@ -232,6 +236,41 @@ def test_who_is_late_does_not_guess(monkeypatch: pytest.MonkeyPatch) -> None:
     late, _ = first_answers(seeds, costs, prefetch, hurried=True)
     assert late[-1].name == "single:openvino"
     prefetch.close()
+
+
+class _Log(TableCostModel):
+    """Has measured what is in the table."""
+
+    def recorded(self, workload: Workload, target: BackendTarget) -> Cost | None:
+        (cost,) = self.estimate([workload], [target])
+        return cost if cost.is_valid else None
+
+
+@pytest.mark.parametrize("was_measured", [False, True])
+def test_no_answer_waits_for_kernels_that_are_yet_to_be_chosen(
+    was_measured: bool, tmp_path: Path
+) -> None:
+    """With everything compiled that libraries need CUTLASS's partitioning was tried first, and for
+    a minute and longer there was no answer."""
+    if "toy_tunable" not in backend_names():
+        register_backend(ToyTunableBackend())
+    targets = resolve_targets(["llvm", "toy_tunable"])
+    mod = graph([(8, 64)], lambda emit, x: emit(op.nn.relu(x)))
+    dataflow = DataflowGraph.from_function(mod["main"])
+    table: dict[tuple[str, str], Cost | float] = {("relu 8x64", "tvm"): 1e-3}
+    if was_measured:
+        table["relu 8x64", "toy_tunable"] = 1e-7
+    costs = WorkloadCosts(mod, dataflow, _Log(table))
+    seeds = baselines(dataflow, targets)
+    for seed in seeds:
+        costs.seconds(seed.partitioning.candidates)
+    assert by_promise(seeds, costs)[0].name != "single:tvm"
+    with Prefetch((), BuildContext(tmp_path / "cache", tmp_path / "work")) as prefetch:
+        (first, second), _ = first_answers(seeds, costs, prefetch, hurried=False)
+        (hurried, _), _ = first_answers(seeds, costs, prefetch, hurried=True)
+    assert hurried.name == "single:tvm"
+    assert first.name == ("single:toy_tunable" if was_measured else "single:tvm")
+    assert {first.name, second.name} == {"single:toy_tunable", "single:tvm"}
 
 
 def test_tvm_alone_is_among_those_tried_first() -> None:

@@ -1,0 +1,79 @@
+"""Which partitionings are tried first, before anything is measured: one that runs, and soon."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collage.backends.contract import is_native
+from collage.candidate_costs import WorkloadCosts
+from collage.end_to_end import Contender
+from collage.pipeline.candidates import has_to_tune
+from collage.pipeline.evaluated import by_promise, is_promising
+from collage.pipeline.prefetch import Prefetch
+
+
+def first_answers(
+    seeds: Sequence[Contender], costs: WorkloadCosts, prefetch: Prefetch, *, hurried: bool
+) -> tuple[list[Contender], int]:
+    """The most promising first; what can be compiled at once before what waits for something.
+
+    That is a library that is still being compiled, or kernels that are yet to be chosen: for those
+    of a network CUTLASS takes a minute, and there would be no answer until then. Second comes TVM
+    alone, unless it is far behind: kernels that it fuses and libraries' calls are so different that
+    where a guess is wrong of one of them it seldom is of both.
+
+    To guess, each partition is made a function, which takes seconds where partitions are whole
+    networks. Where these are missing, the one of the fewest partitions comes first, and alone: what
+    a library takes as a whole is compiled at once, and seldom far behind.
+
+    Parameters
+    ----------
+    seeds : sequence of Contender
+        At least one.
+    costs : WorkloadCosts
+        As far as they are known.
+    prefetch : Prefetch
+        Compiles libraries meanwhile.
+    hurried : bool
+        Whether there is no time to guess.
+
+    Returns
+    -------
+    tuple of (list of Contender, int)
+        Each partitioning once, and how many of them to try out together.
+    """
+    ranked = _by_size(seeds, prefetch) if hurried else by_promise(seeds, costs)
+    distinct = {seed.partitioning.key(): seed for seed in reversed(ranked)}
+    ranked = [seed for seed in ranked if distinct[seed.partitioning.key()] is seed]
+    if hurried:
+        return ranked, 1
+    if prefetch.is_under_way:
+        ranked.sort(key=_needs_libraries)
+    else:
+        ranked.sort(key=lambda one: _waits_for_kernels(one, costs))
+    first, *others = ranked
+    promising = {id(one) for one in others if is_promising(one, first, costs)}
+    others.sort(key=lambda one: _needs_libraries(one) or id(one) not in promising)
+    return [first, *others], 1 + len(promising)
+
+
+def _by_size(contenders: Sequence[Contender], prefetch: Prefetch) -> list[Contender]:
+    """Those of the fewest partitions first, but for those whose libraries are still compiled, or
+    would choose kernels."""
+
+    def key(contender: Contender) -> tuple[bool, int]:
+        candidates = contender.partitioning.candidates
+        waits = prefetch.lacks([candidate.target for candidate in candidates])
+        return waits or any(map(has_to_tune, candidates)), len(candidates)
+
+    return sorted(contenders, key=key)
+
+
+def _waits_for_kernels(contender: Contender, costs: WorkloadCosts) -> bool:
+    """Whether some are chosen first: of what was measured once, they were."""
+    tuned = filter(has_to_tune, contender.partitioning.candidates)
+    return any((cost := costs.recorded(one)) is None or not cost.is_valid for one in tuned)
+
+
+def _needs_libraries(contender: Contender) -> bool:
+    return not all(is_native(c.target) for c in contender.partitioning.candidates)
