@@ -35,10 +35,18 @@ def _attention(importer: Importer, node: fx.Node) -> relax.Expr:
         sees = _any_along_the_last(importer, mask)
         mask = importer.emit(op.logical_or(mask, importer.emit(op.logical_not(sees))))
     bias = None if mask is None else _bias(importer, mask, dtype_of(query))
-    lead = shape[:-3]
     if grouped:
         times = shape[-3] // shape_of(key)[-3]
         key, value = (importer.emit(op.repeat(x, times, len(shape) - 3)) for x in (key, value))
+    beside = np.broadcast_shapes(*(tuple(shape_of(x)[:-2]) for x in (query, key, value)))
+    query, key, value = (
+        x
+        if tuple(shape_of(x)[:-2]) == beside
+        else importer.emit(op.broadcast_to(x, [*beside, *shape_of(x)[-2:]]))
+        for x in (query, key, value)
+    )
+    shape = shape_of(query)
+    lead = shape[:-3]
     if len(shape) != 4:
         heads = shape[-3] if len(shape) > 2 else 1
         if bias is not None:

@@ -32,6 +32,14 @@ CASES: Cases = {
         lambda q, k: F.scaled_dot_product_attention(q, k, k),
         lambda: (rows(3, 6, 8), rows(3, 5, 8)),
     ),
+    "one query for each of several sequences": (
+        lambda q, k: F.scaled_dot_product_attention(q, k, k),
+        lambda: (rows(1, 2, 3, 8), rows(7, 2, 5, 8)),
+    ),
+    "keys that all heads share": (
+        lambda q, k, m: F.scaled_dot_product_attention(q, k, k, m > 0),
+        lambda: (rows(2, 3, 6, 8), rows(2, 1, 5, 8), torch.ones(6, 5).tril()),
+    ),
 }  # fmt: skip
 
 
