@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from collage.backends.toolchain.cuda_runtime import never_let_go
 from collage.backends.toolchain.elf.import_library import import_library
 from collage.backends.toolchain.load_requirements import load_libraries, load_runtimes
 from collage.backends.toolchain.openmp_pool import on_pool, uses_more, wrapping
+from collage.backends.toolchain.packed_imports import pack_imports
 
 
 @dataclass(frozen=True)
@@ -270,6 +272,7 @@ def _export(
                 options=flags,
                 cc=context.cxx,
                 fcompile=_Linking(),
+                fpack_imports=partial(pack_imports, like=native.num_threads_object(context)),
             )
     except OSError as err:
         raise OutputError(f"cannot write '{output}': {err.strerror}", value=str(output)) from err

@@ -24,22 +24,26 @@ MOST = 16_000
 _PROGBITS, _SYMBOLS, _STRINGS, _GROUP = 1, 2, 3, 17
 _ALLOCATED, _IN_GROUP = 0x2, 0x200
 _COMDAT = 1
-_WEAK_OBJECT, _HIDDEN = 2 << 4 | 1, 2
+_WEAK_OBJECT, _DEFAULT, _HIDDEN = 2 << 4 | 1, 0, 2
 _ALIGNMENT = 64
 
 
-def write_data_object(constants: Mapping[str, np.ndarray], output: Path, like: Path) -> Path:
+def write_data_object(
+    constants: Mapping[str, np.ndarray], output: Path, like: Path, *, hidden: bool = True
+) -> Path:
     """Write an object with read-only data, each constant 64-byte aligned.
 
     Parameters
     ----------
     constants : mapping of str to ndarray
         By symbol; at most :data:`MOST`. Each stands in a COMDAT group of its own, so that a linker
-        keeps one however many objects bring it, and its symbol is hidden outside of what is linked.
+        keeps one however many objects bring it.
     output : Path
         The object; its folder exists.
     like : Path
         An object of the compiler's, for the machine that this one is for.
+    hidden : bool
+        Whether nobody outside of what is linked is to find the symbols.
 
     Returns
     -------
@@ -82,7 +86,9 @@ def write_data_object(constants: Mapping[str, np.ndarray], output: Path, like: P
         for number, (symbol, array) in enumerate(constants.items(), 1):
             size = max(array.nbytes, 1)
             at = names.place(symbol)
-            symbols.append(SYMBOL.pack(at, _WEAK_OBJECT, _HIDDEN, 2 * number, 0, size))
+            symbols.append(
+                SYMBOL.pack(at, _WEAK_OBJECT, _HIDDEN if hidden else _DEFAULT, 2 * number, 0, size)
+            )
         writer.add(
             *(".symtab", _SYMBOLS, b"".join(symbols)),
             link=symbol_table + 1,
