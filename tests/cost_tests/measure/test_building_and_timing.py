@@ -34,7 +34,11 @@ from collage.cost.measure.runner import RunJob, Runner, RunResult
 from collage.cost.measure.scheduler import Measurer
 from collage.cost.measure.whole_models import model_scheduler
 from collage.cost.measure.whole_models.model_builder import ModelResult
-from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, WholeModel
+from collage.cost.measure.whole_models.model_timer import (
+    EndToEndQuestion,
+    ModelTimer,
+    WholeModel,
+)
 from collage.cost.processes.staging import load_requirements, stage_to_measure
 from collage.cost.progress import ignore
 from collage.cost.workload.arrays import load_arrays
@@ -242,11 +246,13 @@ def test_whole_models_are_compiled_before_the_device_is_held(
             order.append("compiles")
         return [ModelResult(CostStatus.BUILD_FAILED)]
 
-    class Timer:
+    class Timer(ModelTimer):
         def __init__(self, *_: object) -> None:
             pass
 
-        def measure(self, question: EndToEndQuestion, *_: object) -> list[RunResult]:
+        def measure(
+            self, question: EndToEndQuestion, libraries: Sequence[Path], deadline: Deadline = NEVER
+        ) -> list[RunResult]:
             thread = threading.Thread(target=compile_one)
             thread.start()
             time.sleep(0.3)

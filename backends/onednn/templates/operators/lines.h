@@ -71,6 +71,7 @@ inline void Region::conv_of_line(const Op& op, size_t at) {
     pad.inputs = {picture.inputs[0]};
     pad.outputs = {fresh_tensor(padded)};
     pad.ints = {0, 0, 0, 0, 0, 0, picture.ints[5], picture.ints[7]};
+    pad.floats = {0.f};
     this->pad(pad);
     picture.inputs[0] = pad.outputs[0];
     picture.ints = unpadded(picture.ints);
