@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.export import ExportedProgram
+from torch.export import ExportedProgram, ModuleCallEntry
 from torch.export.graph_signature import (
     ExportGraphSignature,
     InputKind,
@@ -17,6 +17,7 @@ from torch.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
+from torch.utils import _pytree as pytree
 
 from collage.backends.contract.errors import ModelError
 from collage.importers._base import ImportedModel
@@ -153,9 +154,19 @@ def _with_graph(
         ExportGraphSignature(list(found.input_specs), outputs),
         program.state_dict,
         {},
-        list(program.module_call_graph),
+        _with_results(program, sum(spec.kind is OutputKind.USER_OUTPUT for spec in outputs)),
         constants=program.constants,
     )
+
+
+def _with_results(program: ExportedProgram, count: int) -> list[ModuleCallEntry]:
+    """How the program is called that gives so many results side by side: PyTorch looks at that
+    when it takes operators apart, and what is no tensor was taken out."""
+    whole, *others = program.module_call_graph
+    if whole.signature is None:
+        return list(program.module_call_graph)
+    flat = pytree.tree_structure((0,) * count)
+    return [replace(whole, signature=replace(whole.signature, out_spec=flat)), *others]
 
 
 def import_course(straight: Straightened, name: str, importing: Importing) -> ImportedModel:
