@@ -44,7 +44,7 @@ def pretend_planner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     script = planner / "planner"
     script.write_text(f'#!/bin/sh\necho run >> {planner}/runs\ncp {planner}/[0-9].* "$1"\n')
     script.chmod(0o755)
-    monkeypatch.setattr("collage.backends.devices.cuda.device_name", lambda _: "pretended")
+    monkeypatch.setattr("collage.backends.devices.cuda.device_name", lambda *_: "pretended")
 
     def link(table: str, *_: object) -> Path:
         (planner / "table").write_text(table)
@@ -130,7 +130,7 @@ def test_a_log_alone_replays_the_plans_with_a_gpu_and_without(
     before = log.read_bytes()
     elsewhere = dataclasses.replace(recording, work_dir=tmp_path / "elsewhere", replay=True)
     assert plan(elsewhere, module, options) == made
-    monkeypatch.setattr("collage.backends.devices.cuda.device_name", lambda _: None)
+    monkeypatch.setattr("collage.backends.devices.cuda.device_name", lambda *_: None)
     assert plan(elsewhere, module, options) == made
     assert log.read_bytes() == before
     assert not (elsewhere.work_dir / "plans" / "tuning").exists()
@@ -142,7 +142,7 @@ def test_a_log_alone_replays_the_plans_with_a_gpu_and_without(
             plan(unknown, module, options)
     else:
         assert plan(unknown, module, options) == [None, None]
-        monkeypatch.setattr("collage.backends.devices.cuda.device_name", lambda _: "pretended")
+        monkeypatch.setattr("collage.backends.devices.cuda.device_name", lambda *_: "pretended")
         assert plan(unknown, module, options) == made
         assert not (elsewhere.work_dir / "plans" / "tuning").exists()
 
@@ -159,7 +159,7 @@ def test_a_planner_that_crashes_is_an_error(
 def test_without_a_gpu_no_plan_is_built(
     monkeypatch: pytest.MonkeyPatch, shared_context: BuildContext
 ) -> None:
-    monkeypatch.setattr("collage.backends.devices.cuda.device_name", lambda _: None)
+    monkeypatch.setattr("collage.backends.devices.cuda.device_name", lambda *_: None)
     module = Module.of(partitions_of(residual_block()))
     assert plan(shared_context, module, CudnnOptions()) == [None, None]
     made = render_stubs(module, [None, None], CudnnOptions())

@@ -54,7 +54,7 @@ def functions(backend: str) -> list[Any]:
 def test_cutlass_measures_everything_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = BuildContext(tmp_path, tmp_path / "work")
     profiler = favour_last()
-    monkeypatch.setattr(cutlass, "device_name", lambda _: "a GPU")
+    monkeypatch.setattr(cutlass, "device_name", lambda *_: "a GPU")
     monkeypatch.setattr(codegen, "gpu_profiler", lambda *_: profiler)
     told: list[Tuned] = []
     assert tune(request("cutlass", context), told.append) == Tuned(workloads=(), is_over=True)
@@ -70,7 +70,7 @@ def test_cublas_chooses_for_the_products_that_are_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(cublas, "device_name", lambda _: "a GPU")
+    monkeypatch.setattr(cublas, "device_name", lambda *_: "a GPU")
     monkeypatch.setattr(
         cublas, "choose_algorithms", lambda partitions, *_: asked.extend(partitions)
     )
@@ -92,7 +92,7 @@ def test_cudnn_plans_the_graphs_that_are_built_in_one_run(
             (output / f"{index}.txt").write_text("0 engine")
         return True
 
-    monkeypatch.setattr("collage.backends.devices.cuda.device_name", lambda _: "a GPU")
+    monkeypatch.setattr("collage.backends.devices.cuda.device_name", lambda *_: "a GPU")
     monkeypatch.setattr(plans, "link_planner", lambda *_: Path("planner"))
     monkeypatch.setattr(plans, "run_planner", planner)
     context = BuildContext(tmp_path, tmp_path / "work")
