@@ -137,7 +137,12 @@ class InsideCosts:
         return self._costs.lower_bound(candidate)
 
     def likely_bound(self, candidate: Candidate) -> float:
-        return self._costs.likely_bound(candidate)
+        """Of what it takes inside, as its known rivals count: what is likely alone would look
+        better than they do for no other reason than that it was not measured."""
+        alone_sec = self._costs.likely_bound(candidate)
+        found = self._of(candidate, alone_sec)
+        assert found is not None
+        return max(found, self.lower_bound(candidate))
 
     def guess(self, candidate: Candidate) -> float:
         found = self._of(candidate, self._costs.guess(candidate))
