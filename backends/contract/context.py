@@ -46,6 +46,9 @@ class BuildContext:
         Name and compute capability of the GPU that is here, where whoever asks knows them. A
         process that has to find them out begins to use the GPU, which takes a second, and as many
         seconds as there are processes that do.
+    hurried : bool
+        Whoever asks has little time: a backend that compiles kernels in order to choose among them
+        chooses among its most promising ones.
     weights_dir : Path or None
         Of the library that is being compiled: where its files of weights go; None has them inside.
 
@@ -65,6 +68,7 @@ class BuildContext:
     tuning_database: str | None = field(default=None, repr=False, kw_only=True)
     replay: bool = False
     gpu: tuple[str, int] | None = field(default=None, kw_only=True)
+    hurried: bool = field(default=False, kw_only=True)
     weights: str = field(default=AUTO, kw_only=True)
     weights_dir: Path | None = field(default=None, kw_only=True)
 

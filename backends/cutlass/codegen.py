@@ -170,7 +170,8 @@ def tune(
     }
     log = TuningStore.of("cutlass", SCHEMA, context)
     profiler = gpu_profiler(target.options, context, arch)
-    return Tuner(log, profiler, target.options, arch).choose(list(questions.values()), settled)
+    tuner = Tuner(log, profiler, target.options, arch, hurried=context.hurried)
+    return tuner.choose(list(questions.values()), settled)
 
 
 def plan(

@@ -233,6 +233,7 @@ def optimize(
             num_threads=num_threads,
             ieee_denormals=ieee_denormals,
             weights=weights,
+            hurried=budget.hurries,
             progress=progress,
         )
         targets, progress = session.targets, session.progress

@@ -62,6 +62,7 @@ def open_session(
     num_threads: int | None = None,
     ieee_denormals: bool = False,
     weights: str = AUTO,
+    hurried: bool = False,
     progress: ProgressCallback | None = None,
 ) -> Session:
     """Resolve the targets and open the log.
@@ -80,6 +81,8 @@ def open_session(
         Whether they compute with denormal numbers.
     weights : str
         Where libraries have their weights.
+    hurried : bool
+        Whether backends are to choose among their most promising kernels alone.
     progress : callable, optional
         Informed of every step, and what is wrong with the log's lines.
 
@@ -129,6 +132,7 @@ def open_session(
         tuning_log=place if isinstance(place, Path) else None,
         replay=replay,
         tuning_database=place.secret if isinstance(place, LogUrl) else None,
+        hurried=hurried,
         weights=weights,
     )
     progress = ignore if progress is None else progress

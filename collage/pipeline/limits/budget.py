@@ -35,6 +35,10 @@ _HOPE = 4.0
 """One contender is tried in a quarter of the time that it should take: the answer in hand may have
 been compiled beside the measuring, and on crowded cores that takes several times as long."""
 
+_HURRY_SEC = 240.0
+"""Less than this is no time to compile all kernels that backends would choose among: for the twelve
+networks of the benchmarks that takes 16 cores one to two minutes."""
+
 _CONTEST_SHARE = 0.35
 """Of the time that is left once there is an answer in hand: at the most so much is kept for further
 contenders, unless not even one fits into it."""
@@ -157,6 +161,11 @@ class Budget:
         if self.interrupted or now > self.compiling.end:
             return 1
         return 2 if now > self._begin + _TRIAL_SHARE * self._total_sec else math.inf
+
+    @property
+    def hurries(self) -> bool:
+        """Whether backends are to choose among their most promising kernels alone."""
+        return self._total_sec < _HURRY_SEC
 
     @property
     def is_late(self) -> bool:

@@ -297,7 +297,8 @@ class Fleet:
         context = self._work.context
         return HostSettings(
             *(self._policy.kind.name, self._work.config, context.num_threads, context.cxx),
-            *(context.ieee_denormals, context.replay, builds, self._device),
+            *(context.ieee_denormals, context.replay, context.hurried),
+            *(builds, self._device),
         )
 
     def _link(

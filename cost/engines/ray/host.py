@@ -87,6 +87,7 @@ class Host:
             self._settings.ieee_denormals,
             self._own.path / "findings.jsonl",
             self._settings.replay,
+            hurried=self._settings.hurried,
         )
         context.work_dir.mkdir()
         self._builders = max(1, self._settings.builds)

@@ -46,7 +46,7 @@ class HostSettings(Message, frozen=True):
     ----------
     kind : str
         Of the device.
-    num_threads, cxx, ieee_denormals, replay
+    num_threads, cxx, ieee_denormals, replay, hurried
         As :class:`~collage.backends.contract.BuildContext` has them; folders are the host's own.
     builds : int
         Candidates to compile at the same time; 0 for a host that times.
@@ -60,6 +60,7 @@ class HostSettings(Message, frozen=True):
     cxx: str
     ieee_denormals: bool
     replay: bool
+    hurried: bool
     builds: int
     device: Device
     protocol: int = PROTOCOL

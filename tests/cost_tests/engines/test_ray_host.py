@@ -58,7 +58,7 @@ def host(tmp_path: Path) -> Iterator[MakeHost]:
 
         def make(builds: int) -> Host:
             device = CPU_POLICY.detect()
-            settings = HostSettings("cpu", CONFIG, 1, "g++", False, False, builds, device)
+            settings = HostSettings("cpu", CONFIG, 1, "g++", False, False, False, builds, device)
             made = Host(encode(settings), str(tmp_path / "hosts"))
             stack.callback(made.close)
             return made

@@ -25,7 +25,15 @@ from collage.backends.cutlass.families.gemm.family import family, spec_of
 from collage.backends.cutlass.families.gemm.patterns import Form
 from collage.backends.cutlass.families.gemm.problem import GemmProblem, Operand, plan
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.cutlass.tuning import SCHEMA, Job, Outcome, Question, Tuner, judge
+from collage.backends.cutlass.tuning import (
+    SCHEMA,
+    TRIALS_IN_A_HURRY,
+    Job,
+    Outcome,
+    Question,
+    Tuner,
+    judge,
+)
 from collage.backends.storage import TuningStore
 from tests.backends_tests.cutlass.tuning.fake_profiler import SAMPLE, FakeProfiler
 
@@ -51,9 +59,16 @@ def favour(best: Configuration) -> Callable[[Job], Outcome]:
     return lambda job: Outcome(1e-6 if job.configuration == best else 2e-6, SAMPLE)
 
 
-def tuner(path: Path, profiler: FakeProfiler | None, **options: Any) -> Tuner:
-    log = TuningStore("cutlass", SCHEMA, path)
-    return Tuner(log, profiler, CutlassOptions(**options), ARCH)
+def tuner(
+    path: Path,
+    profiler: FakeProfiler | None,
+    *,
+    hurried: bool = False,
+    replay: bool = False,
+    **options: Any,
+) -> Tuner:
+    log = TuningStore("cutlass", SCHEMA, path, replay=replay)
+    return Tuner(log, profiler, CutlassOptions(**options), ARCH, hurried=hurried)
 
 
 def test_without_a_gpu_the_first_guess_is_taken(tmp_path: Path) -> None:
@@ -160,6 +175,39 @@ def test_first_valid_stops_at_the_first_that_runs(tmp_path: Path) -> None:
     assert len(profiler.asked) == 3
     assert finder.choose([asked, other]) == chosen
     assert len(profiler.asked) == 3
+
+
+def test_in_a_hurry_few_are_tried_and_the_faster_is_taken(tmp_path: Path) -> None:
+    asked = question(128, 768, 768)
+    best = asked.configurations[1]
+    profiler = FakeProfiler(favour(best))
+    hurried = tuner(tmp_path / "log", profiler, hurried=True)
+    assert hurried.choose([asked]) == {asked.spec: best}
+    assert [job.configuration for job in profiler.asked] == list(asked.configurations[:2])
+    assert hurried.choose([asked]) == {asked.spec: best}
+    assert len(profiler.asked) == TRIALS_IN_A_HURRY
+
+    assert tuner(tmp_path / "log", profiler, replay=True).choose([asked]) == {asked.spec: best}
+    assert len(profiler.asked) == TRIALS_IN_A_HURRY
+
+    patient = FakeProfiler(favour(asked.configurations[3]))
+    found = tuner(tmp_path / "log", patient).choose([asked])
+    assert found == {asked.spec: asked.configurations[3]}
+    assert len(patient.asked) == len(asked.configurations)
+    # What is known is used, however much time there was to find it out.
+    assert tuner(tmp_path / "log", profiler, hurried=True).choose([asked]) == found
+    assert len(profiler.asked) == TRIALS_IN_A_HURRY
+
+
+def test_in_a_hurry_those_that_fail_do_not_count(tmp_path: Path) -> None:
+    asked = question(128, 768, 768)
+    broken = asked.configurations[0]
+    profiler = FakeProfiler(
+        lambda job: Outcome(error="misaligned") if job.configuration == broken else Outcome(1e-6)
+    )
+    chosen = tuner(tmp_path / "log", profiler, hurried=True).choose([asked])
+    assert chosen == {asked.spec: asked.configurations[1]}
+    assert [job.configuration for job in profiler.asked] == list(asked.configurations[:3])
 
 
 def test_failures_are_recorded_and_none_left_is_an_error(tmp_path: Path) -> None:
