@@ -14,6 +14,7 @@ from collage.importers.torch.operators.complex.functions import complex_function
 from collage.importers.torch.operators.complex.products import complex_products
 from collage.importers.torch.operators.elementary.bits import of_bits
 from collage.importers.torch.operators.elementary.special import special_functions
+from collage.importers.torch.operators.encoder_layers import layer_decompositions
 from collage.importers.torch.operators.linear.experts import grouped_products
 from collage.importers.torch.operators.linear.factors import factorizations
 from collage.importers.torch.operators.linear.matrices import keep_matrices
@@ -71,6 +72,7 @@ def taken_apart(
     table = torch.export.default_decompositions()
     table.update(special_functions() | decompositions() | factorizations() | sampled())
     table.update(of_bits() | grouped_products(program) | quantized_operators(program))
+    table.update(layer_decompositions())
     table[torch.ops.aten.split_with_sizes.default] = _one_piece
     table[torch.ops.aten.split.Tensor] = _one_piece
     table[torch.ops.aten.embedding_renorm.default] = _within_norm

@@ -22,6 +22,10 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
+from collage.importers.torch.courses.symbols import READS
+
+aten = torch.ops.aten
+
 _PREFIX = "held_"
 
 
@@ -82,7 +86,38 @@ def functional(program: ExportedProgram) -> ExportedProgram:
     with warnings.catch_warnings():
         # PyTorch 2.13 warns of itself as it copies a program.
         warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
-        return hoisted(program).run_decompositions({})
+        return _read_from_copies(hoisted(program)).run_decompositions({})
+
+
+def _read_from_copies(program: ExportedProgram) -> ExportedProgram:
+    """A program that reads numbers from rows that other such numbers chose out of copies.
+
+    Such a row begins at an unknown place in memory, and PyTorch 2.13 does not trace that a number
+    is read there.
+    """
+    read = [node for node in program.graph.nodes if node.target in READS and _is_chosen(node)]
+    if not read:
+        return program
+    names = {node.name for node in read}
+    root = copy.deepcopy(program.graph_module)
+    for node in list(root.graph.nodes):
+        if node.name in names:
+            with root.graph.inserting_before(node):
+                own = root.graph.call_function(aten.clone.default, (node.args[0],))
+            own.meta["val"] = node.args[0].meta["val"].clone()
+            node.args = (own,)
+    return ExportedProgram(
+        *(root, root.graph, program.graph_signature, program.state_dict),
+        *(dict(program.range_constraints), list(program.module_call_graph)),
+        constants=program.constants,
+        verifiers=program.verifiers,
+    )
+
+
+def _is_chosen(node: fx.Node) -> bool:
+    (row,) = node.args
+    like = row.meta.get("val") if isinstance(row, fx.Node) else None
+    return isinstance(like, torch.Tensor) and isinstance(like.storage_offset(), torch.SymInt)
 
 
 def _held(module: fx.GraphModule) -> list[fx.Node]:

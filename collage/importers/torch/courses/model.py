@@ -27,6 +27,7 @@ from collage.importers.torch.courses.cutter import Cutter
 from collage.importers.torch.courses.guessing import Known
 from collage.importers.torch.courses.hoisting import functional
 from collage.importers.torch.courses.parts import Importing, Parts
+from collage.importers.torch.courses.symbols import READS
 from collage.importers.torch.courses.writer import Fakes, Writer
 from collage.importers.torch.courses.written import Written, has_bodies, is_cut
 from collage.importers.torch.nodes import as_array, type_name
@@ -68,13 +69,7 @@ class Straightened:
 
 def has_control_flow(program: ExportedProgram) -> bool:
     """Whether operators have bodies, or numbers are taken out of tensors."""
-    return any(
-        has_bodies(node) or node.target in (aten.item.default, aten._local_scalar_dense.default)
-        for node in program.graph.nodes
-    )
-
-
-aten = torch.ops.aten
+    return any(has_bodies(node) or node.target in READS for node in program.graph.nodes)
 
 
 def straightened(

@@ -20,6 +20,9 @@ from collage.importers.torch.operators.errors import RefusedError
 
 aten = torch.ops.aten
 
+READS = (aten.item.default, aten._local_scalar_dense.default)
+"""What takes a number out of a tensor."""
+
 _ARITHMETIC: dict[Any, str] = {
     operator.add: "add",
     operator.sub: "sub",
@@ -95,7 +98,7 @@ def as_tensors(writer: Writer, node: fx.Node, env: dict[fx.Node, Any]) -> fx.Nod
     """
     args = [env[one] if isinstance(one, fx.Node) else one for one in node.args]
     name = getattr(node.target, "__name__", str(node.target))
-    if node.target in (aten.item.default, aten._local_scalar_dense.default):
+    if node.target in READS:
         return writer.emit(aten.reshape.default, args[0], [])
     if node.target in _ARITHMETIC:
         return _joined(writer, _ARITHMETIC[node.target], args)

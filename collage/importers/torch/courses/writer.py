@@ -97,6 +97,8 @@ class Writer:
             The new one.
         """
         node = self.graph.placeholder(name)
+        # A graph has no names of Python's own functions (`input`), a program's signature has.
+        node.name = name
         node.meta["val"] = self.fakes.like(like)
         return node
 

@@ -216,3 +216,40 @@ def test_a_slice_up_to_a_number_is_refused() -> None:
 
     with pytest.raises(ModelError, match=r"slice.*is given a number that depends on data"):
         loaded(function, (rows(4, 8), few()))
+
+
+def test_inputs_may_have_names_of_functions() -> None:
+    class Named(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, input: Any, max: Any) -> Any:
+            return input[max.argmax()] + max.sum()
+
+    torch.manual_seed(7)
+    given = rows(5, 3), rows(5)
+    model = load_model(Named().eval(), example_inputs=given)
+    assert [one.name for one in model.inputs] == ["input", "max"]
+    fresh = rows(5, 3), rows(5)
+    found = evaluate(normalize(model.mod), [x.numpy() for x in fresh])
+    np.testing.assert_allclose(found[0], Named()(*fresh).numpy(), rtol=1e-6)
+
+
+def test_numbers_are_read_from_rows_that_numbers_chose() -> None:
+    """As the best path through a table of scores is followed back."""
+
+    def best_path(dense: Any, scores: Any, steps: Any) -> Any:
+        total, back = scores[0], []
+        for row in scores[1:]:
+            total, which = (total[:, None] + steps).max(0)
+            total = total + row
+            back.append(which)
+        path = [total.argmax()]
+        for which in reversed(back):
+            path.append(which[path[-1]])
+        return torch.stack(path[::-1])
+
+    torch.manual_seed(7)
+    net = Net(best_path).eval()
+    model = load_model(net, example_inputs=(rows(6, 4), rows(4, 4)))
+    for _ in range(3):
+        fresh = rows(6, 4), rows(4, 4)
+        found = evaluate(normalize(model.mod), [x.numpy() for x in fresh])
+        assert (found[0] == net(*fresh).numpy()).all()

@@ -60,6 +60,27 @@ def test_padded_places_of_encoders_are_zero_as_in_inference(norm: bool, checked:
         _agree(Pooled(), lambda: tuple(x.flip(1) for x in draw()))
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_encoders_with_masks_of_places_are_taken_apart(first: bool) -> None:
+    torch.manual_seed(7)
+    layer = nn.TransformerEncoderLayer(
+        8, 2, 16, batch_first=True, norm_first=first, activation="gelu" if first else "relu"
+    )
+    net = nn.TransformerEncoder(layer, 2)
+    ahead = nn.Transformer.generate_square_subsequent_mask(6)
+
+    class Causal(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, x: Any, away: Any) -> Any:
+            return self.net(x, mask=away)
+
+    _agree(Causal(), lambda: (rows(3, 6, 8), ahead))
+    _agree(Causal(), lambda: (rows(3, 6, 8), ahead < 0))
+
+
 class Moving(nn.Module):  # type: ignore[misc,name-defined]
     """Assigns a buffer as it is."""
 
