@@ -60,8 +60,8 @@ def keep_inside(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
     def store(stmt: tirx.BufferStore) -> Any:
         within = [
-            tirx.And(place >= 0, place < int(extent))
-            for place, extent in zip(map(_signed, stmt.indices), stmt.buffer.shape, strict=True)
+            tirx.And(_signed(place) >= 0, _signed(place) < int(extent))
+            for place, extent in zip(stmt.indices, stmt.buffer.shape, strict=True)
             if may_leave(place, extent)
         ]
         return tirx.IfThenElse(reduce(tirx.And, within), stmt, None) if within else stmt

@@ -24,10 +24,11 @@ from collage.backends.tvm.common.numbers.in_float32 import legalize_in_float32
 from collage.backends.tvm.cpu.comparisons import COMPARISONS
 from collage.backends.tvm.cpu.concat import legalize_concat
 from collage.backends.tvm.cpu.extents import all_float32, convolution_extents
+from collage.backends.tvm.cpu.images.pads import legalize_pad
+from collage.backends.tvm.cpu.images.pools import legalize_pool
+from collage.backends.tvm.cpu.images.resize import legalize_resize
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
-from collage.backends.tvm.cpu.pads import legalize_pad
 from collage.backends.tvm.cpu.recurrent import legalize_recurrent
-from collage.backends.tvm.cpu.resize import legalize_resize
 from collage.backends.tvm.cpu.scatter import legalize_scatter_nd
 from collage.backends.tvm.cpu.schedules import Machine, conv2d, conv_plan, depthwise, matmul
 from collage.backends.tvm.cpu.transposed import transposed_convolutions
@@ -60,6 +61,9 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     def scatter(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return legalize_scatter_nd(builder, call, machine)
 
+    def pool(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return legalize_pool(builder, call, machine)
+
     return {
         RECURRENT: steps,
         TREES: trees,
@@ -79,6 +83,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.image.resize2d": legalize_resize,
         "relax.scatter_nd": scatter,
         "relax.concat": legalize_concat,
+        **{f"relax.nn.{kind}_pool{n}d": pool for kind in ("max", "avg") for n in (1, 2, 3)},
     }
 
 

@@ -24,6 +24,7 @@ from collage.backends.tvm.cpu.schedules import (
     reduction,
     resize,
     rowwise,
+    transpose,
 )
 
 __all__ = ["SCHEDULE_ATTR", "Machine", "schedule_function"]
@@ -36,6 +37,7 @@ _FAMILIES: tuple[tuple[str, Callable[..., tirx.PrimFunc | Refusal]], ...] = (
     ("pieces", pieces.schedule),
     ("rowwise", rowwise.schedule),
     ("reduction", reduction.schedule),
+    ("transpose", transpose.schedule),
     ("generic", generic.schedule),
 )
 

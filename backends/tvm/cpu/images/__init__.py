@@ -1,0 +1,3 @@
+"""Legalizations of what takes images and other signals apart: pools, pads and interpolation."""
+
+from __future__ import annotations
