@@ -83,6 +83,20 @@ def test_bfloat16_that_only_moves_is_the_same(
     np.testing.assert_array_equal(got.astype("float32"), wanted)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("schedule", ["default", "none"])
+def test_what_is_chosen_by_comparing_narrow_numbers(
+    schedule: str, dtype: str, context: BuildContext
+) -> None:
+    """A leaky ReLU: TVM's compiler stopped where it turned a comparison of bfloat16 around."""
+    data = np.random.default_rng().standard_normal((3, 8, 32)).astype(dtype)
+    mod = graph([data.shape], lambda _, x: relax.op.nn.leakyrelu(x, 0.25), dtype)
+    (got,) = tvm_cases.run(mod, [data], context, schedule=schedule)
+    wide = data.astype("float32")
+    wanted = np.where(wide > 0, wide, wide * 0.25).astype(dtype)
+    np.testing.assert_array_equal(got.astype("float32"), wanted.astype("float32"))
+
+
 @pytest.mark.parametrize("name", ["log2", "ceil"])
 def test_functions_are_computed_in_float32(name: str) -> None:
     """1 + 2 ** -12 is 1 in float16: its logarithm would be zero, and so would what is above 1."""

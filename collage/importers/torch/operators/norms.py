@@ -84,15 +84,20 @@ def _vector_norm(importer: Importer, node: fx.Node) -> relax.Expr:
 def _with_moments(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...] | None:
     """A layer norm or a group norm whose means and deviations are asked for too, or without scale.
 
-    TVM's translator gives the result for all three, and takes no norm without a weight.
+    TVM's translator gives the result for all three, and takes no norm without a weight. TVM's group
+    norm takes no bfloat16.
     """
     x, weight, bias, eps, normalized, groups = arguments(
         importer, node, *("input", "weight", "bias", "eps", "normalized_shape", "group")
     )
     asked = any(user.args[1] != 0 and user.users for user in node.users)
-    if not asked and weight is not None and bias is not None:
-        return None
     emit, kind, shape = importer.emit, dtype_of(x), shape_of(x)
+    if not asked and weight is not None and bias is not None:
+        if groups is None or kind != "bfloat16":
+            return None
+        wide = [emit(op.astype(one, "float32")) for one in (x, weight, bias)]
+        found = emit(op.nn.group_norm(*wide, groups, 1, list(range(2, len(shape))), eps))
+        return (emit(op.astype(found, kind)),)
     wide = x if kind not in _HALF else emit(op.astype(x, "float32"))
     if groups is None:
         axes = list(range(len(shape) - len(normalized), len(shape)))

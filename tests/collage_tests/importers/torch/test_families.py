@@ -231,6 +231,15 @@ def test_what_is_taken_apart_here(case: str) -> None:
     require_agreement(_flat(function), draw)
 
 
+def test_group_norms_of_bfloat16_are_rounded_once() -> None:
+    torch.manual_seed(7)
+    x, factor, shift = rows(2, 4, 3, 5).bfloat16(), rows(4).bfloat16(), rows(4).bfloat16()
+    norm = torch.nn.functional.group_norm
+    (found,) = imported(lambda *given: norm(given[0], 2, *given[1:]).float(), x, factor, shift)
+    exact = norm(x.double(), 2, factor.double(), shift.double()).numpy()
+    np.testing.assert_allclose(found, exact, rtol=2**-8, atol=1e-6)
+
+
 def test_tensors_of_rank_0_have_an_axis() -> None:
     def function(x: Any, i: Any) -> Any:
         return (

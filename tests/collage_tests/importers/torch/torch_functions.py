@@ -10,6 +10,7 @@ import pytest
 
 from collage.cost.reference import evaluate
 from collage.importers import load_model
+from collage.importers.torch.nodes import as_array
 from collage.normalize import normalize
 
 torch = pytest.importorskip("torch", exc_type=ImportError)
@@ -37,7 +38,7 @@ def program_of(function: Callable[..., Any], *inputs: Any) -> Any:
 def imported(function: Callable[..., Any], *inputs: Any) -> list[Any]:
     """What the imported function gives, in numpy."""
     mod = normalize(load_model(program_of(function, *inputs)).mod)
-    return evaluate(mod, [x.numpy() for x in inputs])
+    return evaluate(mod, [as_array(x) for x in inputs])
 
 
 def rows(*shape: int) -> Any:
