@@ -151,7 +151,7 @@ class Decided:
 
 
 def numbers_as_sizes(program: Any) -> set[Any]:
-    """Numbers read from tensors that are extents of other tensors.
+    """Numbers read from tensors that are extents of other tensors, or that these follow from.
 
     Parameters
     ----------
@@ -165,10 +165,27 @@ def numbers_as_sizes(program: Any) -> set[Any]:
     """
     read: set[Any] = set()
     extents: set[Any] = set()
+    repeated: set[Any] = set()
     for node in program.graph.nodes:
+        new = _symbols_of(node) - _symbols_of(*node.all_input_nodes)
+        if node.target in _READ:
+            read |= new
+        elif new:
+            # How long a slice is: a number of its own, which follows from where it ends.
+            extents |= _symbols_of(*(one for one in node.all_input_nodes if _is_number(one)))
+        if getattr(node.target, "overloadpacket", None) is torch.ops.aten.repeat_interleave:
+            repeated |= new
         for value in pytree.tree_leaves(node.meta.get("val")):
             if isinstance(value, torch.Tensor):
                 extents |= unbacked_symbols(value)
-            elif node.target in _READ:
-                read |= unbacked_symbols(value)
-    return read & extents
+    return (read & extents) | repeated
+
+
+def _symbols_of(*nodes: Any) -> set[Any]:
+    """What stands for numbers in tensors, in what nodes give."""
+    values = pytree.tree_leaves([node.meta.get("val") for node in nodes])
+    return set().union(*map(unbacked_symbols, values))
+
+
+def _is_number(node: Any) -> bool:
+    return isinstance(node.meta.get("val"), torch.SymInt)

@@ -124,9 +124,13 @@ class Following(TorchFunctionMode):
         elif writes and values and values[0] is not None:
             self._lost.add(_address(values[0]))
         func, args, kwargs = self._by_numbers(func, name, args, kwargs)
-        return self.traced(leaves, lambda: func(*args, **kwargs))
+        # How often is asked last: what is repeated does not decide how much there is of it.
+        deciding = tensors[-1:] if name == "repeat_interleave" else leaves
+        return self.traced(leaves, lambda: func(*args, **kwargs), deciding)
 
-    def traced(self, operands: list[Any], call: Callable[[], Any]) -> Any:
+    def traced(
+        self, operands: list[Any], call: Callable[[], Any], deciding: list[Any] | None = None
+    ) -> Any:
         """What a call gives, of which it is noted what that depends on; or why there is nothing.
 
         Parameters
@@ -135,13 +139,18 @@ class Following(TorchFunctionMode):
             What the result depends on.
         call : callable
             Traced.
+        deciding : list, optional
+            Those of which the result's extents depend, where that is not all.
 
         Returns
         -------
         object
             The result.
         """
-        sources = frozenset().union(*(self._depends(one) for one in operands))
+        sources = frozenset().union(*map(self._depends, operands))
+        of_extents = sources
+        if deciding is not None:
+            of_extents = frozenset().union(*map(self._depends, deciding))
         try:
             result = call()
         except GuardOnDataDependentSymNode as err:
@@ -152,7 +161,7 @@ class Following(TorchFunctionMode):
             if isinstance(one, torch.Tensor):
                 self._sources[one] = sources | self._sources.get(one, frozenset())
             for symbol in unbacked_symbols(one):
-                self._of_symbols.setdefault(symbol, sources)
+                self._of_symbols.setdefault(symbol, of_extents)
         return result
 
     def _computed(

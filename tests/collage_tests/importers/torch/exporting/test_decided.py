@@ -118,3 +118,32 @@ def test_numbers_that_are_extents_are_known_too() -> None:
     x = torch.randn(1, 3, 5, 5)
     sizes = torch.tensor([4, 7])
     torch.testing.assert_close(found.program.module()(x, sizes), Resized()(x, sizes))
+
+
+class Cut(torch.nn.Module):
+    """As long as numbers say, which no extent is itself."""
+
+    def forward(self, x: Any, lengths: Any) -> Any:
+        parts = [row[:n].mean(0) for row, n in zip(x, lengths.tolist(), strict=True)]
+        return torch.stack(parts) + x[0].narrow(0, int(lengths[0]), 2).sum()
+
+
+class Repeated(torch.nn.Module):
+    """Frames of what is spoken, of which each takes as long as a number says."""
+
+    def forward(self, x: Any, lengths: Any) -> Any:
+        frames = torch.repeat_interleave(x * 2, lengths, dim=1)
+        return frames.cumsum(1) + frames.shape[1]
+
+
+@pytest.mark.parametrize(
+    ("module", "lengths"), [(Cut(), (2, 4, 3)), (Repeated(), (2, 0, 1, 3, 1, 2))]
+)
+def test_numbers_that_extents_follow_from_are_known_too(
+    module: Any, lengths: tuple[int, ...]
+) -> None:
+    given = torch.tensor(lengths)
+    found = export_module(module, (torch.randn(3, 6, 4), given))
+    assert [(one.input, one.values) for one in found.fixed] == [(1, lengths)]
+    x = torch.randn(3, 6, 4)
+    torch.testing.assert_close(found.program.module()(x, given), module(x, given))
