@@ -64,6 +64,9 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     def pool(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return legalize_pool(builder, call, machine)
 
+    def resize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return legalize_resize(builder, call, machine)
+
     return {
         RECURRENT: steps,
         TREES: trees,
@@ -80,7 +83,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.nn.group_norm": legalize_group_norm,
         "relax.nn.instance_norm": legalize_instance_norm,
         "relax.nn.pad": legalize_pad,
-        "relax.image.resize2d": legalize_resize,
+        "relax.image.resize2d": resize,
         "relax.scatter_nd": scatter,
         "relax.concat": legalize_concat,
         **{f"relax.nn.{kind}_pool{n}d": pool for kind in ("max", "avg") for n in (1, 2, 3)},

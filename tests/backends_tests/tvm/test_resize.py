@@ -6,6 +6,8 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import pytest
+import torch
 from tvm import relax
 
 from collage.backends.contract import BuildContext
@@ -16,26 +18,33 @@ op = relax.op
 
 _LINEAR = {"method": "linear"}
 _CUBIC = {"method": "cubic"}
+_NEAREST = {"method": "nearest_neighbor"}
 _CORNERS = {"coordinate_transformation_mode": "align_corners"}
 _CORNER = {"coordinate_transformation_mode": "asymmetric"}
 
 CASES: list[tuple[tuple[int, ...], tuple[int, int], dict[str, Any], str]] = [
-    ((2, 9, 28, 23), (56, 46), _LINEAR, "resize"),
-    ((1, 3, 17, 40), (33, 65), {**_LINEAR, **_CORNERS}, "resize"),
-    ((1, 40, 30, 30), (17, 11), {**_LINEAR, **_CORNER}, "resize"),
+    ((2, 9, 28, 23), (56, 46), _LINEAR, "none"),
+    ((1, 3, 17, 40), (33, 65), {**_LINEAR, **_CORNERS}, "none"),
+    ((1, 40, 30, 30), (17, 11), {**_LINEAR, **_CORNER}, "none"),
     ((1, 2, 7, 9), (1, 50), {**_LINEAR, "coordinate_transformation_mode": "pytorch_half_pixel"},
-     "resize"),
-    ((1, 3, 16, 16), (64, 40), _CUBIC, "resize"),
-    ((1, 3, 8, 12), (13, 29), {**_CUBIC, **_CORNERS, "cubic_alpha": -0.5}, "resize"),
-    ((1, 3, 8, 11), (13, 29), {**_CUBIC, "cubic_exclude": 1}, "resize"),
-    ((3, 5, 24, 31), (24, 62), _LINEAR, "resize"),
-    ((3, 5, 24, 31), (48, 31), _LINEAR, "generic"),
+     "none"),
+    ((1, 3, 16, 16), (64, 40), _CUBIC, "none"),
+    ((1, 3, 8, 12), (13, 29), {**_CUBIC, **_CORNERS, "cubic_alpha": -0.5}, "none"),
+    ((1, 3, 8, 11), (13, 29), {**_CUBIC, "cubic_exclude": 1}, "none"),
+    ((3, 5, 24, 31), (24, 62), _LINEAR, "none"),
+    ((3, 5, 24, 31), (48, 31), _LINEAR, "none"),
     ((3, 5, 24, 31), (24, 31), _LINEAR, "generic"),
     ((1, 2, 64, 64), (32, 8), _LINEAR, "generic"),
+    ((1, 2, 9, 200), (18, 1600), _LINEAR, "none"),
+    ((2, 3, 7, 7), (14, 14), {**_NEAREST, **_CORNER, "rounding_method": "floor"}, "none"),
+    ((2, 3, 20, 33), (31, 100), {**_NEAREST, **_CORNER, "rounding_method": "floor"}, "none"),
+    ((1, 3, 30, 50), (15, 25), {**_NEAREST, "rounding_method": "round_prefer_ceil"}, "none"),
+    ((1, 3, 13, 17), (29, 18), {**_NEAREST, "rounding_method": "round_prefer_floor"}, "none"),
+    ((1, 1, 5, 1), (11, 19), {**_NEAREST, **_CORNER, "rounding_method": "ceil"}, "none"),
+    ((1, 8, 9, 9), (20, 20), {**_NEAREST, "rounding_method": "round"}, "generic"),
     ((2, 30, 31, 8), (60, 47), {**_LINEAR, "layout": "NHWC"}, "generic"),
 ]  # fmt: skip
-"""Shape, size, how, and which family takes it: where columns stay or lie far apart, no row is
-made between."""
+"""Shape, size, how, and which family takes it: none where the kernel is written out."""
 
 
 def test_interpolations(context: BuildContext) -> None:
@@ -94,3 +103,25 @@ def test_sizes_that_were_drawn(context: BuildContext) -> None:
                 lambda row, walk=walk: np.interp(walk, np.arange(len(row)), row), axis, wanted
             )
         tvm_cases.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "float16"])
+def test_nearest_elements_of_drawn_sizes(dtype: str, context: BuildContext) -> None:
+    """Against PyTorch's, and of every type."""
+    rng = np.random.default_rng()
+    sizes = [(rng.integers(1, 60, 2), rng.integers(1, 120, 2)) for _ in range(6)]
+    inputs = [(rng.standard_normal((2, 3, *before)) * 50).astype(dtype) for before, _ in sizes]
+    how = {"layout": "NCHW", **_NEAREST, **_CORNER, "rounding_method": "floor"}
+
+    def body(emit: tvm_cases.Body, *args: relax.Expr) -> relax.Expr:
+        resized = [
+            emit(op.image.resize2d(x, tuple(map(int, after)), **how))
+            for x, (_, after) in zip(args, sizes, strict=True)
+        ]
+        return emit(relax.Tuple(resized))
+
+    results = tvm_cases.run(tvm_cases.partition(body, inputs), inputs, context)
+    for got, data, (_, after) in zip(results, inputs, sizes, strict=True):
+        wide = torch.from_numpy(data.astype(np.float64))
+        wanted = torch.nn.functional.interpolate(wide, size=tuple(map(int, after)))
+        np.testing.assert_array_equal(got, wanted.numpy().astype(dtype))

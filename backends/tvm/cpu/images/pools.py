@@ -8,7 +8,7 @@ cache, with room for the padding at its ends, so that no element along it is ask
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from collage.backends.relax.calls.pooling import SPATIAL, PoolPadding
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.common.blocks import PARALLEL_MIN_WORK
 from collage.backends.tvm.common.legalization import default_legalization
+from collage.backends.tvm.cpu.images.vectors import load, store, tiled
 from collage.backends.tvm.cpu.schedules import Machine
 from collage.backends.tvm.cpu.schedules._lanes import shuffled
 
@@ -226,25 +227,25 @@ def _columns(pool: _Pool, x: Any, between: Any, at: tuple[Any, Any, Any], lanes:
             for kh in range(pool.window[1])
         ]
         for k in range(count):
-            value = T.bind(_load(x, begins[0] + k * side, side))
+            value = T.bind(load(x, begins[0] + k * side, side))
             for begin in begins[1:]:
-                value = T.bind(pool.both(value, _load(x, begin + k * side, side)))
-            _store(between, value, start + first + k * side, side)
+                value = T.bind(pool.both(value, load(x, begin + k * side, side)))
+            store(between, value, start + first + k * side, side)
 
     def limited(first: Any, side: int, count: int) -> None:
         sums = T.alloc_buffer((side * count,), pool.dtype, scope="local")
         for k in range(count):
-            _store(sums, _broadcast(pool.beginning, side), k * side, side)
+            store(sums, _broadcast(pool.beginning, side), k * side, side)
         with T.serial(*limits[0]) as kd, T.serial(*limits[1]) as kh:
             begin = T.bind(line(kd, kh) + first)
             for k in range(count):
-                value = pool.both(_load(sums, k * side, side), _load(x, begin + k * side, side))
-                _store(sums, value, k * side, side)
+                value = pool.both(load(sums, k * side, side), load(x, begin + k * side, side))
+                store(sums, value, k * side, side)
         for k in range(count):
-            _store(between, _load(sums, k * side, side), start + first + k * side, side)
+            store(between, load(sums, k * side, side), start + first + k * side, side)
 
     short = math.prod(pool.window[:2]) <= _MOST_UNROLLED
-    _tiled(width, lanes, _AT_ONCE, whole if fixed and short else limited)
+    tiled(width, lanes, _AT_ONCE, whole if fixed and short else limited)
 
 
 def _windows(pool: _Pool, between: Any, y: Any, at: tuple[Any, Any, Any], lanes: int) -> None:
@@ -261,9 +262,9 @@ def _windows(pool: _Pool, between: Any, y: Any, at: tuple[Any, Any, Any], lanes:
         for k in range(count):
             begins = first + k * side
             value = _along(pool, between, start, begins, side)
-            _store(y, _averaged(pool, value, begins, side, seen), begin + begins, side)
+            store(y, _averaged(pool, value, begins, side, seen), begin + begins, side)
 
-    _tiled(pool.made[2], lanes, 1, windows)
+    tiled(pool.made[2], lanes, 1, windows)
 
 
 def _taps(pool: _Pool, axis: int, place: Any) -> tuple[Any, Any]:
@@ -285,9 +286,9 @@ def _along(pool: _Pool, row: Any, start: Any, first: Any, side: int) -> Any:
     def tap(offset: int) -> Any:
         at = start + first * step + offset * dilation
         if step == 1 or side == 1:
-            return _load(row, at, side)
+            return load(row, at, side)
         if step <= _WIDEST_STEP:
-            vectors = [T.bind(_load(row, at + k * side, side)) for k in range(step)]
+            vectors = [T.bind(load(row, at + k * side, side)) for k in range(step)]
             return shuffled(vectors, [lane * step for lane in range(side)])
         return tirx.Shuffle(
             [tirx.BufferLoad(row, [at + lane * step]) for lane in range(side)],
@@ -310,31 +311,6 @@ def _averaged(pool: _Pool, value: Any, first: Any, side: int, seen: Any) -> Any:
     low = tirx.max(begin, _broadcast(0, side))
     high = tirx.min(begin + _broadcast(pool.window[2], side), _broadcast(pool.given[2], side))
     return value / ((high - low) * _broadcast(seen, side)).astype(f"{pool.dtype}x{side}")
-
-
-def _tiled(extent: int, lanes: int, most: int, body: Callable[[Any, int, int], None]) -> None:
-    """Vectors, several at once, over an extent; the last ones begin where they end inside."""
-    side = 1 << (min(lanes, extent).bit_length() - 1)
-    count = max(1, min(most, extent // side))
-    tile = side * count
-    if extent == tile:
-        body(0, side, count)
-        return
-    with T.serial(0, -(-extent // tile)) as number:
-        begin = number * tile
-        body(T.bind(tirx.min(begin, extent - tile) if extent % tile else begin), side, count)
-
-
-def _at(place: Any, side: int) -> Any:
-    return tirx.Ramp(place, 1, side) if side > 1 else place
-
-
-def _load(buffer: Any, place: Any, side: int) -> Any:
-    return tirx.BufferLoad(buffer, [_at(place, side)])
-
-
-def _store(buffer: Any, value: Any, place: Any, side: int) -> None:
-    T.buffer_store(buffer, value, [_at(place, side)])
 
 
 def _broadcast(value: Any, side: int) -> Any:

@@ -1,62 +1,206 @@
-"""Resized images: what each element reads, and with which weights, is found when compiling.
+"""Resized images, channels first: what each element reads, and with which weights, is known.
 
-An interpolation treats each axis by itself, so a row of the result is made in two steps: the few
-rows of the image that it lies between become one, whole vectors at a time, and that one, which
-stays in the first-level cache, is read at the places of a table. TVM's own computes places and
-weights for each element, and reads every row that an element lies between for each of them.
+Each axis is treated by itself: the few rows of the image that a row of the result lies between
+become one, whole vectors at a time, and that one, which stays in the first-level cache, is picked
+from by shuffles of constant places. TVM's own computes places and weights for each element, and
+reads every row that an element lies between for each of them.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tvm import relax, te, topi
+from tvm import relax, te, tirx, topi
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
 
 from collage.backends.relax.static_shape import tensor_shape
-from collage.backends.tvm.common.legalization import OUT_FUSABLE, default_legalization
-from collage.backends.tvm.cpu.schedules import resize
+from collage.backends.tvm.common.blocks import PARALLEL_MIN_WORK
+from collage.backends.tvm.common.bounds import INSIDE_ATTR
+from collage.backends.tvm.common.legalization import default_legalization
+from collage.backends.tvm.cpu.images.taps import Taps, taps
+from collage.backends.tvm.cpu.images.vectors import load, store, tiled
+from collage.backends.tvm.cpu.schedules import Machine
+from collage.backends.tvm.cpu.schedules._lanes import shuffled
 
 _FARTHEST = 4
 """Times that an image may have been wider than its result: beyond, most of what the first step
 makes of a row is never read."""
 
+_LONGEST_ROW = 8192
+"""Elements of a row between: it is on the stack."""
+
+_MOST_VECTORS = 96
+"""Of a row of the result, each of which is written out in the kernel; longer ones read a table."""
+
+_GROUP = 4
+"""Rows between, made before any is read: a vector that was just stored at another place is not
+there yet."""
+
+_AT_ONCE = 4
+_MOVED = ("float32", "float64", "int32", "int64", "int8", "uint8", "int16")
+
 
 @dataclass(frozen=True)
-class Taps:
-    """What the elements along an axis are made of.
+class _Kernel:
+    """A resize of images of rows; ``weighted`` where elements are more than moved."""
 
-    Attributes
-    ----------
-    before : int
-        Elements along the axis that is read.
-    places : NDArray
-        ``(taps, elements)``; within the axis that is read.
-    weights : NDArray
-        Of each of them.
-    """
-
-    before: int
-    places: NDArray[np.int32]
-    weights: NDArray[np.float32]
+    planes: int
+    rows: Taps
+    columns: Taps
+    dtype: str
+    lanes: int
+    weighted: bool
 
     @property
-    def changes_nothing(self) -> bool:
-        """Whether every element is the one at its own place."""
-        after = self.places.shape[1]
-        own = (self.places == np.arange(after)) | (self.weights == 0)
-        return self.before == after and bool(np.all(own))
+    def between(self) -> bool:
+        """Whether rows are made between: where several make one."""
+        return self.weighted and not self.rows.changes_nothing
+
+    def program(self, ins: Sequence[Any], out: Any, threads: int) -> tirx.Stmt:
+        """The loops."""
+        height, width = self.rows.after, self.columns.after
+        group = min(_GROUP, height)
+        groups = -(-height // group)
+        shared = threads > 1 and self.planes * height * width >= PARALLEL_MIN_WORK
+        by_plane = self.planes >= threads or groups == 1
+        with IRBuilder() as ib:
+            with T.seq_scope():
+                x, places, weights, column_places, column_weights = (_row(one) for one in ins)
+                y = _row(out)
+                outer = T.parallel if shared and by_plane else T.serial
+                inner = T.parallel if shared and not by_plane else T.serial
+                with outer(0, self.planes) as plane, inner(0, groups) as number:
+                    first = T.bind(tirx.min(number * group, height - group))
+                    source = T.bind(plane * (self.rows.before * self.columns.before))
+                    made = x
+                    if self.between:
+                        made = T.alloc_buffer(
+                            (group * self.columns.before,), self.dtype, scope="local"
+                        )
+                        with T.serial(0, group) as line:
+                            self._mix(x, made, (source, first + line, line), places, weights)
+                    with T.serial(0, group) as line:
+                        row: Any = tirx.BufferLoad(places, [first + line])
+                        begin = source + row * self.columns.before
+                        if self.rows.changes_nothing:
+                            begin = source + (first + line) * self.columns.before
+                        if self.between:
+                            begin = line * self.columns.before
+                        written = T.bind((plane * height + first + line) * width)
+                        tables = column_places, column_weights
+                        self._pick(made, y, T.bind(begin), written, tables)
+            return ib.get()
+
+    def _mix(self, x: Any, made: Any, at: tuple[Any, Any, Any], places: Any, weights: Any) -> None:
+        """One row of those that it lies between."""
+        source, number, line = at
+        taps, height, width = self.rows.taps, self.rows.after, self.columns.before
+        begins = [
+            T.bind(source + tirx.BufferLoad(places, [tap * height + number]) * width)
+            for tap in range(taps)
+        ]
+        parts = [T.bind(tirx.BufferLoad(weights, [tap * height + number])) for tap in range(taps)]
+
+        def mixed(first: Any, side: int, count: int) -> None:
+            for k in range(count):
+                value: Any = None
+                for begin, part in zip(begins, parts, strict=True):
+                    wide = tirx.Broadcast(part, side) if side > 1 else part
+                    term = load(x, begin + first + k * side, side) * wide
+                    value = term if value is None else value + term
+                store(made, value, line * width + first + k * side, side)
+
+        tiled(width, self.lanes, _AT_ONCE, mixed)
+
+    def _pick(self, row: Any, y: Any, begin: Any, written: Any, tables: tuple[Any, Any]) -> None:
+        """One row of the result."""
+        before, after = self.columns.before, self.columns.after
+        if self.columns.changes_nothing:
+
+            def moved(first: Any, side: int, count: int) -> None:
+                for at in (first + k * side for k in range(count)):
+                    store(y, load(row, begin + at, side), written + at, side)
+
+            tiled(after, self.lanes, _AT_ONCE, moved)
+            return
+        side = 1 << (min(self.lanes, before, after).bit_length() - 1)
+        starts = [min(at, after - side) for at in range(0, after, side)]
+        if len(starts) > _MOST_VECTORS:
+            with T.serial(0, after) as place:
+                terms = [
+                    self._weighted(
+                        tirx.BufferLoad(
+                            row,
+                            [begin + tirx.BufferLoad(tables[0], [tap * after + place])],
+                        ),
+                        tables[1],
+                        tap * after + place,
+                        1,
+                    )
+                    for tap in range(self.columns.taps)
+                ]
+                store(y, _sum(terms), written + place, 1)
+            return
+        for start in starts:
+            terms = [
+                self._weighted(
+                    self._lanes(row, begin, self.columns.places[tap, start : start + side], side),
+                    tables[1],
+                    tap * after + start,
+                    side,
+                )
+                for tap in range(self.columns.taps)
+            ]
+            store(y, _sum(terms), written + start, side)
+
+    def _weighted(self, value: Any, weights: Any, place: Any, side: int) -> Any:
+        return value * load(weights, place, side) if self.weighted else value
+
+    def _lanes(self, row: Any, begin: Any, places: NDArray[np.int32], side: int) -> Any:
+        """Elements at places that are known, of the vectors that hold them."""
+        if side == 1:
+            return load(row, begin + int(places[0]), 1)
+        last = self.columns.before - side
+        first = min(int(places.min()), last)
+        starts, at = [first], first
+        while at + side <= int(places.max()):
+            at = min(at + side, last)
+            starts.append(at)
+        vectors = [T.bind(load(row, begin + start, side)) for start in starts]
+        lanes = []
+        for place in map(int, places):
+            which = next(k for k, start in enumerate(starts) if start <= place < start + side)
+            lanes.append(which * side + place - starts[which])
+        return vectors[0] if lanes == list(range(side)) else shuffled(vectors, lanes)
 
 
-def legalize_resize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """A linear or cubic interpolation of float32 images, channels first; TVM's own for all else.
+def _row(buffer: Any) -> Any:
+    size = math.prod(int(extent) for extent in buffer.shape)
+    return T.decl_buffer((size,), buffer.dtype, data=buffer.data, layout=None)
+
+
+def _sum(terms: Sequence[Any]) -> Any:
+    total, *others = terms
+    for term in others:
+        total = total + term
+    return total
+
+
+def legalize_resize(builder: relax.BlockBuilder, call: relax.Call, machine: Machine) -> relax.Expr:
+    """An interpolation of images with channels first; TVM's own for all else.
 
     Parameters
     ----------
     builder, call
         What makes the tensor program, and a resize along two axes.
+    machine : Machine
+        Vector lanes and threads.
 
     Returns
     -------
@@ -65,92 +209,41 @@ def legalize_resize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr
     """
     data, attrs = call.args[0], call.attrs
     before, after = tensor_shape(data), tensor_shape(call)
-    taken = str(attrs.layout) == "NCHW" and str(attrs.method) in ("linear", "cubic")
-    floats = str(data.ty.dtype) == str(call.ty.dtype) == "float32"
-    if before is None or after is None or 0 in (*before, *after) or not (taken and floats):
+    method, dtype = str(attrs.method), str(call.ty.dtype)
+    weighted = method in ("linear", "cubic")
+    types = ("float32",) if weighted else _MOVED
+    taken = str(attrs.layout) == "NCHW" and (weighted or method == "nearest_neighbor")
+    same = str(data.ty.dtype) == dtype and dtype in types
+    if before is None or after is None or 0 in (*before, *after) or not (taken and same):
         return default_legalization(builder, call)
     rows, columns = (taps(b, a, attrs) for b, a in zip(before[2:], after[2:], strict=True))
     if rows is None or columns is None or before[3] > _FARTHEST * after[3]:
         return default_legalization(builder, call)
-    tables = [
-        relax.const(table)
-        for one in (rows, columns)
-        if not one.changes_nothing
-        for table in (one.places, one.weights)
-    ]
-    steps = [
-        step
-        for step, one in ((resize.between_rows, rows), (resize.between_columns, columns))
-        if not one.changes_nothing
-    ]
+    kernel = _Kernel(before[0] * before[1], rows, columns, dtype, machine.lanes(dtype), weighted)
+    if kernel.between and before[3] > _LONGEST_ROW:
+        return default_legalization(builder, call)
+    if rows.changes_nothing and columns.changes_nothing:
+        return builder.call_te(topi.identity, data, primfunc_name_hint="resize2d")
+    tables = [relax.const(table) for one in (rows, columns) for table in (one.places, one.weights)]
 
-    def resized(x: te.Tensor, *tables: te.Tensor) -> te.Tensor:
-        for number, step in enumerate(steps):
-            x = step(x, *tables[2 * number : 2 * number + 2])
-        return x if steps else topi.identity(x)
+    def resized(*operands: te.Tensor) -> te.Tensor:
+        return te.extern(
+            [after],
+            list(operands),
+            lambda ins, outs: kernel.program(ins, outs[0], machine.num_threads),
+            dtype=[dtype],
+            in_buffers=[
+                tirx.decl_buffer(one.shape, one.dtype, name, layout=None)
+                for one, name in zip(operands, ("data", "r", "rw", "c", "cw"), strict=True)
+            ],
+            out_buffers=[tirx.decl_buffer(after, dtype, "resized", layout=None)],
+            name="resized",
+        )
 
     return builder.call_te(
         resized,
         data,
         *tables,
         primfunc_name_hint="resize2d",
-        primfunc_attrs=OUT_FUSABLE,
+        primfunc_attrs={INSIDE_ATTR: 1},
     )
-
-
-def taps(before: int, after: int, attrs: Any) -> Taps | None:
-    """What elements along one axis are made of; None where it takes more than the sizes to say.
-
-    Parameters
-    ----------
-    before, after : int
-        Elements along the axis.
-    attrs : relax.op.image.Resize2DAttrs
-        How it is resized.
-
-    Returns
-    -------
-    Taps or None
-        Places beyond an end are the end's; those without weight may be any.
-    """
-    walked = _walk(before, after, str(attrs.coordinate_transformation_mode))
-    if walked is None:
-        return None
-    first = np.floor(walked)
-    part = walked - first
-    if str(attrs.method) == "linear":
-        offsets = np.arange(2)
-        weights = np.stack([1 - part, part])
-    else:
-        offsets = np.arange(-1, 3)
-        weights = _cubic(part, float(attrs.cubic_alpha))
-    places = first.astype(np.int64) + offsets[:, None]
-    inside = (places >= 0) & (places < before)
-    if str(attrs.method) == "cubic" and int(attrs.cubic_exclude):
-        weights = np.where(inside, weights, 0)
-        weights = weights / weights.sum(axis=0)
-    places = np.clip(places, 0, before - 1)
-    return Taps(before, places.astype(np.int32), weights.astype(np.float32))
-
-
-def _walk(before: int, after: int, mode: str) -> NDArray[np.float64] | None:
-    """Where the elements of an axis lie on the one that is read."""
-    place = np.arange(after, dtype=np.float64)
-    match mode:
-        case "half_pixel":
-            return (place + 0.5) * before / after - 0.5
-        case "pytorch_half_pixel":
-            return (place + 0.5) * before / after - 0.5 if after > 1 else place
-        case "asymmetric":
-            return place * before / after
-        case "align_corners" if after > 1:
-            return place * (before - 1) / (after - 1)
-    return None
-
-
-def _cubic(part: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
-    """Weights of the four elements around a place (Keys, IEEE TASSP 29, 1981)."""
-    distances = np.abs(np.stack([part + 1, part, part - 1, part - 2]))
-    near = (alpha + 2) * distances**3 - (alpha + 3) * distances**2 + 1
-    far = alpha * (distances**3 - 5 * distances**2 + 8 * distances - 4)
-    return np.where(distances <= 1, near, far)

@@ -22,7 +22,6 @@ from collage.backends.tvm.cpu.schedules import (
     matmul,
     pieces,
     reduction,
-    resize,
     rowwise,
     transpose,
 )
@@ -33,7 +32,6 @@ _FAMILIES: tuple[tuple[str, Callable[..., tirx.PrimFunc | Refusal]], ...] = (
     ("conv2d", conv2d.schedule),
     ("depthwise", depthwise.schedule),
     ("matmul", matmul.schedule),
-    ("resize", resize.schedule),
     ("pieces", pieces.schedule),
     ("rowwise", rowwise.schedule),
     ("reduction", reduction.schedule),

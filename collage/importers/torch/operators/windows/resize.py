@@ -118,6 +118,10 @@ def _resize(importer: Importer, node: fx.Node) -> relax.Expr:
     flat = importer.emit(op.reshape(x, [batch, channels * depth, height, width]))
     flat = importer.emit(op.image.resize2d(flat, (size[1], size[2]), **how))
     plane = size[1] * size[2]
+    if plane > 1:
+        flat = importer.emit(op.reshape(flat, [batch * channels, 1, depth, plane]))
+        flat = importer.emit(op.image.resize2d(flat, (size[0], plane), **how))
+        return importer.emit(op.reshape(flat, [batch, channels, *size]))
     flat = importer.emit(op.reshape(flat, [batch * channels, depth, plane]))
     turned = importer.emit(op.permute_dims(flat, [0, 2, 1]))
     done = _along_one(importer, turned, batch * channels, plane, depth, size[0], how)
