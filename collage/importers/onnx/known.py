@@ -25,6 +25,8 @@ Array = NDArray[Any]
 _MOST_ELEMENTS = 1 << 16
 """Larger results stay computed: they take no part in shapes or conditions."""
 
+_MOST_PASSES = 16
+
 _NEVER = frozenset(
     [
         *("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"),
@@ -244,10 +246,18 @@ def names_used(nodes: Iterable[onnx.NodeProto]) -> Iterable[str]:
 
 
 def fold_known(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of a model without the nodes whose results are known."""
+    """A copy of a model without the nodes whose results are known.
+
+    What is known of a shape may make others known: where onnxruntime folds nothing, as in graphs of
+    bfloat16, that takes more than one pass.
+    """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    known = Known(copy)
-    nodes = [node for node in copy.graph.node if not known.learn(node)]
-    settle(copy, nodes, known)
+    for _ in range(_MOST_PASSES):
+        known = Known(copy)
+        nodes = [node for node in copy.graph.node if not known.learn(node)]
+        done = len(nodes) == len(copy.graph.node)
+        settle(copy, nodes, known)
+        if done:
+            break
     return copy

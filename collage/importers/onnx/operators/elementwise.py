@@ -43,6 +43,15 @@ def _hyperbolic(*, sine: bool) -> Converter:
     return lambda node: hyperbolic(node.emit, node.operand(0), sine=sine)
 
 
+def _parametric(node: Node) -> relax.Expr | None:
+    """TVM's, but for bfloat16, of which it takes no slopes of several axes."""
+    if node.dtype(0) != "bfloat16":
+        return None
+    emit, x = node.emit, node.operand(0)
+    falling = emit(op.less(x, const(0.0, node.dtype(0))))
+    return emit(op.where(falling, emit(op.multiply(x, node.operand(1))), x))
+
+
 def _power(node: Node) -> relax.Expr | None:
     """With operands of two types: computed in the floating-point one, given as the first one's."""
     kinds = [node.dtype(0), node.dtype(1)]
@@ -106,6 +115,7 @@ CONVERTERS: dict[str, Converter] = {
     "Mod": _modulo,
     "Pow": _power,
     "Sinh": _hyperbolic(sine=True),
+    "PRelu": _parametric,
     "ThresholdedRelu": _thresholded,
     "Selu": _exponential_unit(1.67326319217681884765625, 1.05070102214813232421875),
 }

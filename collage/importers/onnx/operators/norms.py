@@ -7,6 +7,8 @@ from tvm.relax import op
 
 from collage.importers.onnx.operators.node import Node, Refused, const
 
+_HALF = ("float16", "bfloat16")
+
 
 def _batch_norm(node: Node) -> relax.Expr | None:
     """TVM's, but in training mode, which normalizes by the batch that it sees, and with numbers
@@ -97,12 +99,13 @@ def _layer_norm(node: Node) -> relax.Expr | None:
 
 
 def _local_response(node: Node) -> relax.Expr | None:
-    """TVM's, but for even windows, which reach farther up than down."""
+    """TVM's, but for even windows, which reach farther up than down, and for few digits."""
     size = node.integer("size", 1)
-    if size % 2:
+    emit, shape, given = node.emit, node.shape(0), node.dtype(0)
+    if size % 2 and given not in _HALF:
         return None
-    emit, shape, kind = node.emit, node.shape(0), node.dtype(0)
-    x = node.operand(0)
+    kind = "float32" if given in _HALF else given
+    x = emit(op.astype(node.operand(0), kind)) if given in _HALF else node.operand(0)
     below, above = (size - 1) // 2, size // 2
     pads = [0] * (2 * len(shape))
     pads[2], pads[3] = below, above
@@ -114,7 +117,8 @@ def _local_response(node: Node) -> relax.Expr | None:
         )
     share = const(node.number("alpha", 1e-4) / size, kind)
     base = emit(op.add(emit(op.multiply(total, share)), const(node.number("bias", 1.0), kind)))
-    return emit(op.divide(x, emit(op.power(base, const(node.number("beta", 0.75), kind)))))
+    found = emit(op.divide(x, emit(op.power(base, const(node.number("beta", 0.75), kind)))))
+    return emit(op.astype(found, given)) if given in _HALF else found
 
 
 def _root_mean_square(node: Node) -> relax.Expr | None:

@@ -186,10 +186,12 @@ def _require_integers(node: Node, *indices: int) -> None:
             raise Refused(f"{node.dtype(index)} in place of 8-bit integers")
 
 
-def _blocked(node: Node, index: int) -> relax.Expr:
-    """A scale or zero point with one value for each block of the axis, spread over the axis."""
-    axis = node.integer("axis", 1) % len(node.shape(0))
-    block = node.integer("block_size", 0)
+def _spread(node: Node, index: int) -> relax.Expr:
+    """A scale or zero point as it is broadcast; of blocks, spread over the axis."""
+    rank, block = len(node.shape(0)), node.integer("block_size", 0)
+    if not block:
+        return _along(node, node.operand(index), rank, node.integer("axis", 1) % max(1, rank))
+    axis = node.integer("axis", 1) % rank
     spread = node.emit(op.repeat(node.operand(index), block, axis))
     extent = node.shape(0)[axis]
     if shape_of(spread)[axis] == extent:
@@ -198,34 +200,39 @@ def _blocked(node: Node, index: int) -> relax.Expr:
 
 
 def _quantize(node: Node) -> relax.Expr | None:
-    """TVM's, but for scales by blocks."""
+    """TVM's, but for scales by blocks and of bfloat16."""
     named = node.integer("output_dtype", 0)
     kind = node.dtype(2) if node.has(2) else "uint8"
     if named and not node.has(2):
         kind = helper.tensor_dtype_to_np_dtype(named).name
     if kind not in _WHOLE:
         raise Refused(f"{kind} is not a type that is computed with here")
-    if not node.integer("block_size", 0):
+    if not node.integer("block_size", 0) and node.dtype(0) != "bfloat16":
         return None
     emit, limits = node.emit, np.iinfo(kind)
-    shifted = emit(op.round(emit(op.divide(node.operand(0), _blocked(node, 1)))))
+    scale = emit(op.astype(_spread(node, 1), node.dtype(0)))
+    shifted = emit(op.divide(node.operand(0), scale))
+    if dtype_of(shifted) == "bfloat16":
+        # It has fewer whole numbers than a byte and its zero point need.
+        shifted = emit(op.astype(shifted, "float32"))
+    shifted = emit(op.round(shifted))
     if node.has(2):
-        point = emit(op.astype(_blocked(node, 2), dtype_of(shifted)))
+        point = emit(op.astype(_spread(node, 2), dtype_of(shifted)))
         shifted = emit(op.add(shifted, point))
     return emit(op.astype(emit(op.clip(shifted, limits.min, limits.max)), kind))
 
 
 def _dequantize(node: Node) -> relax.Expr | None:
-    """TVM's, but for scales by blocks."""
+    """TVM's, but for scales by blocks and of bfloat16."""
     if node.dtype(0) not in _WHOLE:
         raise Refused(f"{node.dtype(0)} is not a type that is computed with here")
-    if not node.integer("block_size", 0):
+    if not node.integer("block_size", 0) and node.dtype(1) != "bfloat16":
         return None
     emit, kind = node.emit, node.dtype(1)
     values = emit(op.astype(node.operand(0), "int32"))
     if node.has(2):
-        values = emit(op.subtract(values, emit(op.astype(_blocked(node, 2), "int32"))))
-    return emit(op.multiply(emit(op.astype(values, kind)), _blocked(node, 1)))
+        values = emit(op.subtract(values, emit(op.astype(_spread(node, 2), "int32"))))
+    return emit(op.multiply(emit(op.astype(values, kind)), _spread(node, 1)))
 
 
 def _dynamic_quantize(node: Node) -> relax.Expr:

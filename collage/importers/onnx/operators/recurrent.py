@@ -214,6 +214,9 @@ def _function_names(node: Node, kind: _Kind, directions: int) -> list[str]:
     default = [name for _ in range(directions) for name in kind.functions]
     given = node.attributes.get("activations") or default
     names = [n.decode() if isinstance(n, bytes) else str(n) for n in given]
+    if directions == 1 and len(names) == 2 * len(default):
+        # The standard's own default of an RNN is of both directions, and onnxruntime writes it.
+        names = names[: len(default)]
     if len(names) != len(default):
         raise Refused(f"{len(names)} activations where it takes {len(default)}")
     return names
