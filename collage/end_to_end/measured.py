@@ -153,7 +153,10 @@ class MeasuredComparison(EndToEndComparison):
             question = replace(self._question(found), rounds=rounds, provisional=True)
             libraries = [self._libraries[variant.key].path for variant in found]
             records = self._whole.measure(question, libraries, deadline)
-            self._tried.update(zip((variant.key for variant in found), records, strict=True))
+            for variant, record in zip(found, records, strict=True):
+                # Who ran before and had no turn now does run.
+                if record.cost.status is not CostStatus.UNKNOWN or variant.key not in self._tried:
+                    self._tried[variant.key] = record
         seen = self._seen(begin, compiled, [self._tried[variant.key] for variant in found])
         late = [Evaluation.without_time(one) for one in contenders[len(lowered) :]]
         return [*(self._evaluation(variant, None) for variant in lowered), *late], seen

@@ -6,10 +6,15 @@ from collections.abc import Sequence
 
 from collage.backends.contract import is_native
 from collage.candidate_costs import WorkloadCosts
+from collage.cost.deadline import Deadline
 from collage.end_to_end import Contender
 from collage.pipeline.candidates import has_to_tune
 from collage.pipeline.evaluated import by_promise, is_promising
+from collage.pipeline.limits.answer_in_hand import AnswerInHand
 from collage.pipeline.prefetch import Prefetch
+
+_SECOND_SHARE = 0.75
+"""Of the time for measuring: later than that nobody is tried out beside it."""
 
 
 def first_answers(
@@ -55,6 +60,27 @@ def first_answers(
     promising = {id(one) for one in others if is_promising(one, first, costs)}
     others.sort(key=lambda one: _needs_libraries(one) or id(one) not in promising)
     return [first, *others], 1 + len(promising)
+
+
+def find_beside(hand: AnswerInHand, ranked: Sequence[Contender], measuring: Deadline) -> None:
+    """Have few tried out, beside the measuring, where each takes a core from candidates.
+
+    One alone at first; then TVM alone, whatever was guessed of it: the answer in hand is all that
+    there is when nothing else is compiled in time, and a guess may be wrong by a factor of twenty.
+
+    Parameters
+    ----------
+    hand : AnswerInHand
+        Tries them out.
+    ranked : sequence of Contender
+        As :func:`first_answers` gives them.
+    measuring : Deadline
+        When the measuring ends. The second is given up before.
+    """
+    hand.find(ranked)
+    second = sorted(ranked[1:], key=_needs_libraries)[:1]
+    end = Deadline.after(_SECOND_SHARE * measuring.left_sec())
+    hand.widen(second, end.or_earlier(measuring))
 
 
 def _by_size(contenders: Sequence[Contender], prefetch: Prefetch) -> list[Contender]:

@@ -19,7 +19,7 @@ from collage.pipeline.evaluated import (
     evaluate_in_time,
     evaluate_replayed,
 )
-from collage.pipeline.first_answers import first_answers
+from collage.pipeline.first_answers import find_beside, first_answers
 from collage.pipeline.imported import Imported
 from collage.pipeline.improving.corrected import CorrectedSearch
 from collage.pipeline.improving.refined import refine_winner
@@ -207,9 +207,11 @@ class Search:
         if small and budget.is_limited and not self.session.replay:
             if not costing.builds_beside:
                 prefetch.wait(budget.preparing)
-            # Beside measuring, whoever is compiled needlessly takes a core from candidates.
             ranked, at_once = first_answers(small, costs, prefetch, hurried=budget.is_late)
-            hand.find(ranked, 1 if costing.builds_beside else at_once)
+            if costing.builds_beside:
+                find_beside(hand, ranked, budget.measuring)
+            else:
+                hand.find(ranked, at_once)
         if not costing.builds_beside:
             self._let_answer(hand, comparison)
             prefetch.wait(budget.measuring)

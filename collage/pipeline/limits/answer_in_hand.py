@@ -79,16 +79,21 @@ class AnswerInHand:
         if self._found is None:
             self._found = self._pool.submit(self._first_that_runs, list(contenders), at_once)
 
-    def widen(self, contenders: Sequence[Contender]) -> None:
+    def widen(self, contenders: Sequence[Contender], deadline: Deadline = NEVER) -> None:
         """Try out others beside the answer, once there is one; the fastest is the answer then.
 
         Parameters
         ----------
         contenders : sequence of Contender
             Those that were tried already are left out.
+        deadline : Deadline, optional
+            When the answer that there is will do.
         """
         if self._found is not None and contenders:
-            self._found = self._pool.submit(self._fastest_of, self._found, list(contenders))
+            deadline = self._closing.or_earlier(deadline)
+            self._found = self._pool.submit(
+                self._fastest_of, self._found, list(contenders), deadline
+            )
 
     def answer(self) -> Evaluation | None:
         """The one that runs, waited for; None when none does, or nobody asked for one."""
@@ -117,7 +122,10 @@ class AnswerInHand:
         return self._fastest() if self._tried else None
 
     def _fastest_of(
-        self, before: Future[Evaluation | None], contenders: Sequence[Contender]
+        self,
+        before: Future[Evaluation | None],
+        contenders: Sequence[Contender],
+        deadline: Deadline,
     ) -> Evaluation | None:
         first = before.result()  # Which is there: there is one thread for both.
         known = {one.contender.partitioning.key() for one in (*self._tried, *self._failed)}
@@ -126,7 +134,7 @@ class AnswerInHand:
             return first
         # Times of other moments do not compare. These are compiled already.
         playing = [*(one.contender for one in self._tried), *fresh]
-        found, failed = _try_together(self._comparison, playing, self._budget, self._closing)
+        found, failed = _try_together(self._comparison, playing, self._budget, deadline)
         self._failed += failed
         if not found:
             return first

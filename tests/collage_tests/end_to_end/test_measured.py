@@ -18,6 +18,7 @@ from collage.backends.contract.registry import backend_names, get_backend, regis
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.database import JsonLinesDatabase
+from collage.cost.deadline import Deadline
 from collage.cost.models.measured import MeasuredCostModel
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import sample_of
@@ -132,6 +133,18 @@ def test_one_that_cannot_be_compiled_is_out_and_the_others_count(
     assert tvm_alone.cost.is_valid and openblas.cost.is_valid and again.cost == tvm_alone.cost
     assert best([tvm_alone, openblas, toy]) in (tvm_alone, openblas)
     assert any(event.message == "toy: toy does not want to" for event in race.events)
+
+
+def test_what_ran_once_still_does_when_there_is_no_time_for_it_and_others(
+    model: tvm.IRModule, tmp_path: Path
+) -> None:
+    race = Race(model, tmp_path, None)
+    first, second, _ = race.contenders()
+    with race.model:
+        (before,), _ = race.comparison.try_out([first])
+        after, _ = race.comparison.try_out([first, second], Deadline.after(0.0))
+    assert before.cost.is_valid and after[0].cost == before.cost
+    assert after[1].cost.status is CostStatus.UNKNOWN
 
 
 @pytest.mark.parametrize("build", ["refuse", "die"])

@@ -35,7 +35,7 @@ from collage.end_to_end import (
 )
 from collage.end_to_end.evaluation import Lowered, everybody
 from collage.pipeline.evaluated import by_promise, evaluate_in_time
-from collage.pipeline.first_answers import first_answers
+from collage.pipeline.first_answers import find_beside, first_answers
 from collage.pipeline.limits import AnswerInHand, Budget
 from collage.pipeline.prefetch import Prefetch
 from collage.search.dataflow import DataflowGraph
@@ -119,6 +119,33 @@ def test_others_may_be_tried_out_beside_the_answer(fastest: str, at_once: int) -
         # All in one contest: times of others do not compare.
         assert {one.contender.name for one in hand.tried} == set(NAMES)
         assert len({one.rounds.contest for one in hand.tried if one.rounds is not None}) == 1
+
+
+@pytest.mark.parametrize(("fastest", "answer"), [("tvm", "tvm"), ("openblas", "openvino")])
+def test_beside_the_measuring_tvm_alone_is_second_whatever_was_guessed(
+    fastest: str, answer: str
+) -> None:
+    seconds = dict.fromkeys([*NAMES, "greedy"], 2e-3) | {"single:tvm": 4e-2}
+    seconds[f"single:{fastest}"] = 1e-3
+    comparison = TimesOfATable(seconds)
+    by_name = {one.name: one for one in SEEDS}
+    ranked = [by_name[name] for name in reversed(NAMES)]
+    with AnswerInHand(comparison, Budget(1e3)) as hand:
+        find_beside(hand, ranked, Deadline.after(1e3))
+        found = hand.answer()
+        assert found is not None and found.contender.name == f"single:{answer}"
+        assert {one.contender.name for one in hand.tried} == {"single:openvino", "single:tvm"}
+
+
+def test_a_second_answer_is_not_waited_for_once_the_measuring_ends() -> None:
+    comparison = TimesOfATable(dict.fromkeys([*NAMES, "greedy"], 2e-3) | {"single:tvm": 1e-3})
+    by_name = {one.name: one for one in SEEDS}
+    ranked = [by_name["single:openvino"], by_name["single:tvm"]]
+    with AnswerInHand(comparison, Budget(1e3)) as hand:
+        find_beside(hand, ranked, Deadline.after(0.0))
+        found = hand.answer()
+        assert found is not None and found.contender.name == "single:openvino"
+        assert [one.contender.name for one in hand.tried] == ["single:openvino"]
 
 
 def test_nothing_is_added_to_an_answer_that_nobody_asked_for() -> None:
