@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from copy import copy
 from statistics import median
 
@@ -80,6 +80,7 @@ class Rates:
     """
 
     def __init__(self, graph: DataflowGraph, alike: Callable[[int], Hashable]) -> None:
+        self._graph, self._alike = graph, alike
         self._work = GraphWork(graph)
         self._sums = AdditiveTimes(graph, self._work, alike)
         self._kinds: defaultdict[tuple[BackendTarget, str], _Kind] = defaultdict(_Kind)
@@ -90,6 +91,19 @@ class Rates:
         same = copy(self)
         same._kinds = defaultdict(_Kind, {key: kind.copied() for key, kind in self._kinds.items()})
         same._sums = self._sums.copied()
+        return same
+
+    def anew(self, costs: Iterable[tuple[Candidate, Cost]]) -> Rates:
+        """What is known by these costs alone.
+
+        Parameters
+        ----------
+        costs : iterable of (Candidate, Cost)
+            In the order in which they became known.
+        """
+        same = Rates(self._graph, self._alike)
+        for candidate, cost in costs:
+            same.note(candidate, cost)
         return same
 
     @property

@@ -2,17 +2,20 @@
 
 Times of one contest compare with each other. With those that were taken alone, at other moments,
 they do through what became of all who were timed both ways: how much longer they took in the middle
-(the level), and the luckiest of them (the share that a time alone may be wrong by).
+(the level), and the luckiest of them (the share that a time alone may be wrong by). Where the
+machine had another speed at first, some of all moments tell.
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from collage.backends.contract import BackendTarget
+from collage.candidate_costs.speeds import Stretch, stretches
 from collage.cost.base import Cost, CostStatus
 from collage.cost.workload.workload import Workload
 from collage.search.candidates import Candidate
@@ -33,14 +36,27 @@ _FEWEST = 5
 _LUCKY = 10
 """In percent: who took less of its time alone than all but so many is not reckoned with."""
 
+_WITNESSES = 16
+"""Of the moments at which candidates were timed, most of them of the first ones: what is of later
+moments plays more often anyway."""
+
+_ENOUGH = 64
+"""Timed alone: fewer are timed in so short a time that a machine's speed hardly changes."""
+
+_WITNESS_SEC = (1e-4, 1e-2)
+"""What a witness takes: a shorter time depends on caches, a longer one on patience,"""
+
+_WITNESS_BYTES = 3 << 20
+"""and what it reads and writes, at the most: it is loaded and packed once more."""
+
 
 class TimedTogether:
     """Costs of those that were timed together, all as if they had been in the first contest.
 
     Attributes
     ----------
-    level : float
-        What times alone are to be multiplied by.
+    stretches : tuple of Stretch
+        Of the order in which candidates were timed alone.
 
     Examples
     --------
@@ -51,28 +67,88 @@ class TimedTogether:
     >>> relu = Workload.from_module(graph([(8, 8)], lambda _, x: relax.op.nn.relu(x)))
     >>> question = relu, BackendTarget.of("tvm", Target("llvm"))
     >>> known = TimedTogether()
-    >>> known.note({question: Cost.of_samples([2e-6] * 6)}, lambda question: 1e-6)
+    >>> known.timed_alone(question, Candidate(0b1, question[1]), Cost.of_samples([1e-6] * 6))
+    >>> known.note({question: Cost.of_samples([2e-6] * 6)})
+    False
     >>> known.level, known.cost(question).median_sec
     (2.0, 2e-06)
     """
 
     def __init__(self) -> None:
-        self.level = 1.0
+        self.stretches: tuple[Stretch, ...] = (Stretch(1.0),)
         self._costs: dict[Question, Cost] = {}
-        self._alone: dict[Question, float] = {}
+        self._alone: dict[Question, Cost] = {}
+        self._order: dict[Question, int] = {}
+        self._candidates: list[Candidate] = []
+        self._witnesses: list[Question] = []
+        self._is_witnessed = False
 
     def __bool__(self) -> bool:
         return bool(self._costs)
 
-    def note(self, costs: Mapping[Question, Cost], alone: Callable[[Question], float]) -> None:
-        """Take note of a contest.
+    @property
+    def level(self) -> float:
+        """What times alone are to be multiplied by that are taken from now on."""
+        return self.stretches[-1].level
+
+    def timed_alone(self, question: Question, candidate: Candidate, cost: Cost) -> None:
+        """Take note of what was timed alone, in the order in which it was.
+
+        Parameters
+        ----------
+        question : (Workload, BackendTarget)
+            What was timed; the first time counts.
+        candidate : Candidate
+            On whose behalf.
+        cost : Cost
+            What it took.
+        """
+        if cost.is_valid and question not in self._order:
+            self._order[question] = len(self._order)
+            self._candidates.append(candidate)
+            self._alone[question] = cost
+
+    def witnesses(self) -> list[Candidate]:
+        """Some of all moments that tell how fast the machine was, in the order of these."""
+        if len(self._alone) < _ENOUGH:
+            return []
+        self._witnesses = self._chosen()
+        return [self._candidates[self._order[question]] for question in self._witnesses]
+
+    def _chosen(self) -> list[Question]:
+        every, least, most = list(self._alone), *_WITNESS_SEC
+        ends = [len(every) * n * n // _WITNESSES**2 for n in range(_WITNESSES + 1)]
+        found = []
+        for begin, end in itertools.pairwise(ends):
+            fitting = [
+                question
+                for question in every[begin:end]
+                if least <= self._alone[question].median_sec <= most
+                and question[0].bytes <= _WITNESS_BYTES
+            ]
+            found += sorted(fitting, key=lambda q: _apart(self._alone[q]))[:1]
+        return found
+
+    @property
+    def remark(self) -> str:
+        """What is to be said of speeds; nothing, where they did not differ."""
+        if len(self.stretches) == 1:
+            return ""
+        shares = ", ".join(f"{one.level / self.level:.2f}" for one in self.stretches)
+        return f"the machine's speed changed meanwhile: times count with {shares} of themselves"
+
+    def note(self, costs: Mapping[Question, Cost]) -> bool:
+        """Take note of a contest of what was timed alone before.
 
         Parameters
         ----------
         costs : mapping of (Workload, BackendTarget) to Cost
-            Unknown ones say nothing.
-        alone : callable
-            Seconds of a question that was timed alone.
+            Unknown ones say nothing. Where all witnesses are among them, speeds are told.
+
+        Returns
+        -------
+        bool
+            Whether what was taken for a time alone at the level of now is another one.
         """
         known = {q: cost for q, cost in costs.items() if cost.status is not CostStatus.UNKNOWN}
         both = [q for q in known if q in self._costs and known[q].is_valid]
@@ -87,9 +163,38 @@ class TimedTogether:
             if before is not None and before.is_valid:
                 samples = [*before.samples_sec, *samples]
             self._costs[question] = Cost.of_samples(samples)
-            self._alone[question] = alone(question)
-        if self._alone:
-            self.level = statistics.median(self._ratios())
+        if self._witnesses and costs.keys() >= set(self._witnesses):
+            self._is_witnessed = True
+        points = [(self._order[q], ratio) for q, ratio in self._ratios().items()]
+        told = stretches(points) if self._is_witnessed and points else ()
+        if len(told) <= 1 and points:
+            told = (Stretch(statistics.median(ratio for _, ratio in points)),)
+        earlier, self.stretches = self.stretches, told or self.stretches
+        return max(len(earlier), len(self.stretches)) > 1
+
+    def levelled(self, question: Question, alone: Cost) -> Cost:
+        """A time alone as if it had been taken now.
+
+        Parameters
+        ----------
+        question : (Workload, BackendTarget)
+            Of what.
+        alone : Cost
+            What it took.
+
+        Returns
+        -------
+        Cost
+            The same where the machine's speed did not change.
+        """
+        factor = self._factor(question)
+        return alone if factor == 1.0 else alone.times(factor)
+
+    def _factor(self, question: Question) -> float:
+        place = self._order.get(question)
+        if place is None or len(self.stretches) == 1:
+            return 1.0
+        return next(one.level for one in self.stretches if place < one.end) / self.level
 
     def cost(self, question: Question) -> Cost | None:
         """Of one that was timed together with others; None of any other."""
@@ -117,7 +222,7 @@ class TimedTogether:
             Below 1.
         """
         valid = {candidate: cost for candidate, cost in alone.items() if cost.samples_sec}
-        ratios = self._ratios()
+        ratios = [ratio / self._factor(q) for q, ratio in self._ratios().items()]
         if len(ratios) >= _FEWEST:
             lucky = float(np.percentile(ratios, _LUCKY)) / self.level
         else:
@@ -130,13 +235,17 @@ class TimedTogether:
             for candidate, cost in valid.items()
         }
 
-    def _ratios(self) -> list[float]:
+    def _ratios(self) -> dict[Question, float]:
         """Times together over times alone, of all that have both."""
-        return [
-            self._costs[question].median_sec / alone_sec
-            for question, alone_sec in self._alone.items()
-            if self._costs[question].is_valid
-        ] or [1.0]
+        return {
+            question: cost.median_sec / self._alone[question].median_sec
+            for question, cost in self._costs.items()
+            if cost.is_valid and question in self._alone
+        }
+
+
+def _apart(cost: Cost) -> float:
+    return cost.spread_sec / cost.median_sec
 
 
 def _left_over(cost: Cost) -> float:

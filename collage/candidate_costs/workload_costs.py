@@ -13,7 +13,8 @@ import tvm
 
 from collage.backends.contract import BackendTarget
 from collage.candidate_costs.estimates import Estimates, importance
-from collage.candidate_costs.likeness import Likeness, Likenesses
+from collage.candidate_costs.extraction import Extraction
+from collage.candidate_costs.likeness import Likeness
 from collage.candidate_costs.rates import Rates
 from collage.candidate_costs.streamed import Question, Streamed
 from collage.candidate_costs.timed_together import TimedTogether
@@ -22,9 +23,7 @@ from collage.cost.contest import Exchange
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.replay import NO_TIME
 from collage.cost.models.overheads import Overheads
-from collage.cost.workload.data import DataSpec
 from collage.cost.workload.workload import Workload
-from collage.passes import extract
 from collage.search.candidates import Candidate
 from collage.search.dataflow import DataflowGraph
 from collage.search.strategies.lazy_search import Expect, Peek, Wanted
@@ -44,6 +43,11 @@ class WorkloadCosts:
     deadline : Deadline, optional
         After it nobody is asked any longer, nor is a question prepared.
 
+    Attributes
+    ----------
+    together : TimedTogether
+        What is known of candidates that were timed together.
+
     Examples
     --------
     >>> from tvm.relax import op
@@ -62,21 +66,16 @@ class WorkloadCosts:
         model: CostModel,
         deadline: Deadline = NEVER,
     ) -> None:
-        self._mod = mod
-        self._graph = graph
-        self._model = model
-        self._deadline = deadline
+        self._extraction = Extraction(mod, graph)
+        self._model, self._deadline = model, deadline
         self._overheads = Overheads(0.0, 0.0)
         self._at_once = 1
         self._workloads: dict[Candidate, Workload] = {}
-        self._weights: dict[tvm.ir.GenericConst, DataSpec] = {}
-        self._likenesses = Likenesses(graph, self._weights)
-        self._rates = Rates(graph, self._likenesses.of_binding)
-        self._by_likeness: dict[Likeness, Workload] = {}
+        self._rates = Rates(graph, self._extraction.likenesses.of_binding)
         self._costs: dict[Candidate, Cost] = {}
         self._estimates = Estimates()
         self._answers: dict[Question, Cost] = {}
-        self._together = TimedTogether()
+        self.together = TimedTogether()
 
     @property
     def costs(self) -> dict[Candidate, Cost]:
@@ -115,7 +114,7 @@ class WorkloadCosts:
         """
         before = dict(self._costs), dict(self._workloads), self._rates.saved()
         streamed = Streamed(
-            wanted, self._extracted, self._seconds_alone, self._expected, self._deadline
+            wanted, self._extraction.workload, self._seconds_alone, self._expected, self._deadline
         )
         if self._at_once == 1 or (first := streamed.wanted()) is None:
             return True
@@ -151,19 +150,12 @@ class WorkloadCosts:
     def workload(self, candidate: Candidate) -> Workload:
         """The candidate's workload; extracted where no like candidate was before."""
         if candidate not in self._workloads:
-            self._workloads[candidate] = self._extracted(candidate)
+            self._workloads[candidate] = self._extraction.workload(candidate)
         return self._workloads[candidate]
 
     def likeness(self, candidate: Candidate) -> Likeness:
         """Equal for candidates that are the same work on the same target; nothing is extracted."""
-        return self._likenesses.of(candidate)
-
-    def _extracted(self, candidate: Candidate) -> Workload:
-        likeness = self.likeness(candidate)
-        if likeness not in self._by_likeness:
-            module = extract(self._mod, self._graph, candidate)
-            self._by_likeness[likeness] = Workload.from_module(module, self._weights)
-        return self._by_likeness[likeness]
+        return self._extraction.likenesses.of(candidate)
 
     def seconds(self, candidates: Sequence[Candidate]) -> list[float | None]:
         """Seconds per call of each candidate, its transition included; ``inf`` when invalid, None
@@ -176,7 +168,7 @@ class WorkloadCosts:
         self._costs.update((c, _FREE) for c in missing if c.inline)
         if measured:
             measured = self._by_importance(measured)
-            questions = [(self.workload(c), c.target) for c in measured]
+            questions = list(map(self._question, measured))
             costs = [self._answers[q] for q in questions if q in self._answers]
             if len(costs) < len(questions):
                 costs = self._model.estimate([w for w, _ in questions], [t for _, t in questions])
@@ -186,6 +178,7 @@ class WorkloadCosts:
 
     def _learn(self, candidate: Candidate, cost: Cost) -> None:
         self._costs[candidate] = cost
+        self.together.timed_alone(self._question(candidate), candidate, cost)
         self._rates.note(candidate, cost)
         self._estimates.note(self.workload(candidate), candidate.target, cost)
 
@@ -201,9 +194,9 @@ class WorkloadCosts:
         return ready
 
     def _by_importance(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        count = Counter((self.workload(c), c.target) for c in candidates)
+        count = Counter(map(self._question, candidates))
         dearest = {place: n * importance(place[0]) for place, n in count.items()}
-        return sorted(candidates, key=lambda c: -dearest[self.workload(c), c.target])
+        return sorted(candidates, key=lambda c: -dearest[self._question(c)])
 
     @property
     def times_together(self) -> bool:
@@ -219,7 +212,7 @@ class WorkloadCosts:
         answer : iterable of Candidate
             Parts of the best cover so far.
         """
-        shares = self._together.shares(self._costs, answer)
+        shares = self.together.shares(self._costs, answer)
 
         def of(candidate: Candidate) -> float:
             is_sure = candidate.inline or self._in_contest(candidate) is not None
@@ -246,32 +239,39 @@ class WorkloadCosts:
         bool
             Whether there was time for it.
         """
-        questions = [(self.workload(c), c.target) for c in candidates]
+        questions = list(map(self._question, candidates))
         workloads, targets = [w for w, _ in questions], [t for _, t in questions]
         found = self._model.together(workloads, targets, exchanges, patience_sec)
         if found is None:
             return False
-        alone = {q: self._costs[c].median_sec for q, c in zip(questions, candidates, strict=True)}
-        self._together.note(dict(zip(questions, found, strict=True)), alone.__getitem__)
+        if self.together.note(dict(zip(questions, found, strict=True))):
+            timed = (c for c in self._costs if not c.inline)
+            self._rates = self._rates.anew((c, self._levelled(c)) for c in timed)
         return True
 
     def _in_contest(self, candidate: Candidate) -> Cost | None:
-        if not self._together or candidate not in self._workloads:
-            return None
-        return self._together.cost((self._workloads[candidate], candidate.target))
+        is_asked = candidate in self._workloads
+        return self.together.cost(self._question(candidate)) if is_asked else None
 
     def _cost(self, candidate: Candidate) -> Cost:
         alone = self._costs[candidate]
         if not alone.is_valid or candidate.inline:
             return alone
-        return self._in_contest(candidate) or alone
+        return self._in_contest(candidate) or self._levelled(candidate)
+
+    def _levelled(self, candidate: Candidate) -> Cost:
+        """What it takes alone, at the machine's speed of now."""
+        return self.together.levelled(self._question(candidate), self._costs[candidate])
+
+    def _question(self, candidate: Candidate) -> Question:
+        return self.workload(candidate), candidate.target
 
     def recorded(self, candidate: Candidate) -> Cost | None:
         """What the cost model knows of a candidate without measuring anything."""
         if candidate in self._costs:
             return self._costs[candidate]
         # Not asked about, and so not one of this search's workloads.
-        return self._model.recorded(self._extracted(candidate), candidate.target)
+        return self._model.recorded(self._extraction.workload(candidate), candidate.target)
 
     def refuse(self, candidate: Candidate, reason: str) -> None:
         """Note that a library refuses a candidate, in whatever way that was found out.
@@ -307,8 +307,10 @@ class WorkloadCosts:
         return self._expected(candidate)
 
     def _expected(self, candidate: Candidate) -> float:
-        guessed_sec = self._estimates.seconds(self._extracted(candidate), candidate.target)
-        return max(self._together.level * guessed_sec, self._overheads.partition_sec)
+        guessed_sec = self._estimates.seconds(
+            self._extraction.workload(candidate), candidate.target
+        )
+        return max(self.together.level * guessed_sec, self._overheads.partition_sec)
 
     def lower_bound(self, candidate: Candidate) -> float:
         """Its multiply-adds at the best rate that anything reached so far, with a margin.
@@ -318,14 +320,14 @@ class WorkloadCosts:
         if candidate.inline:
             return 0.0
         bound_sec = self._overheads.partition_sec
-        return max(bound_sec, self._together.level * self._rates.least_sec(candidate))
+        return max(bound_sec, self.together.level * self._rates.least_sec(candidate))
 
     def likely_bound(self, candidate: Candidate) -> float:
         """What it takes if it is not much faster for its size than its kind is on its target."""
         bound_sec = self.lower_bound(candidate)
         if candidate.inline:
             return bound_sec
-        return max(bound_sec, self._together.level * self._rates.likely_sec(candidate))
+        return max(bound_sec, self.together.level * self._rates.likely_sec(candidate))
 
     @property
     def assumed_flops_per_sec(self) -> float | None:
@@ -335,14 +337,13 @@ class WorkloadCosts:
     def _corrected(self, candidate: Candidate) -> float:
         if candidate.inline:
             return 0.0
-        cost = self._cost(candidate)
-        if cost is self._costs[candidate]:
-            return self._seconds_alone(cost)
-        return self._seconds_of(cost)
+        if not self._costs[candidate].is_valid or self._in_contest(candidate) is None:
+            return self._seconds_alone(self._levelled(candidate))
+        return self._seconds_of(self._cost(candidate))
 
     def _seconds_alone(self, cost: Cost) -> float:
         """Of what was timed alone, at the level of what was timed together."""
-        return self._seconds_of(cost) * self._together.level
+        return self._seconds_of(cost) * self.together.level
 
     def _seconds_of(self, cost: Cost) -> float:
         return max(cost.median_sec - self._overheads.call_sec, self._overheads.partition_sec)

@@ -150,11 +150,13 @@ class RivalContests:
             f"{len(self._timed)} workloads that decide were timed again together, in "
             f"{self._contests} contest{plural}"
         )
+        speeds = (self._costs.together.remark,) if self._costs.together.remark else ()
         if self._first.key() == self._last.key():
-            return (f"{said}: the answer stands",)
+            return (f"{said}: the answer stands", *speeds)
         return (
             f"{said}: {changed} operators changed backend; by these times the new answer's parts "
             f"take {after_sec * 1e3:.3f} ms, the first one's {before_sec * 1e3:.3f} ms",
+            *speeds,
         )
 
     def _contest(self, candidates: Sequence[Candidate], answer: Partitioning) -> bool:
@@ -176,14 +178,11 @@ class RivalContests:
             if not fitting or len(rows | both) <= _ROWS:
                 rows |= both
                 fitting.append(one)
-        number = {row: place for place, row in enumerate(rows)}
-        exchanges = [self._exchange(one, number) for one in fitting]
-        exchanges = [one for one in exchanges if one.kept and one.rival]
+        exchanges = self._exchanges(fitting, rows)
         message = f"{len(rows)} workloads, {len(exchanges)} of whose differences are to be decided"
         self._progress(ProgressEvent("together", self._contests, _CONTESTS, message))
         begin = time.perf_counter()
-        patience_sec = self._patience(self._contests) - self._spent_sec
-        if not costs.time_together(list(rows.values()), exchanges, patience_sec):
+        if not self._time(rows, fitting, self._patience(self._contests) - self._spent_sec):
             return False
         self._spent_sec += time.perf_counter() - begin
         self._timed |= rows.keys()
@@ -192,6 +191,28 @@ class RivalContests:
 
     def _row(self, candidate: Candidate) -> Row:
         return self._costs.workload(candidate), candidate.target
+
+    def _time(
+        self, rows: dict[Row, Candidate], fitting: Sequence[Rivalry], patience_sec: float
+    ) -> bool:
+        """The first contest has some of all moments besides, small ones, which come first."""
+        costs = self._costs
+        witnesses = [] if self._contests else costs.together.witnesses()
+        more = {row: c for c in witnesses if (row := self._row(c)) not in rows}
+        asked = list(rows.values()), self._exchanges(fitting, rows)
+        if not more:
+            return costs.time_together(*asked, patience_sec)
+        # A log of an earlier release has it without.
+        if costs.time_together(*asked, 0.0):
+            return True
+        rows = more | rows
+        asked = list(rows.values()), self._exchanges(fitting, rows)
+        return costs.time_together(*asked, patience_sec)
+
+    def _exchanges(self, fitting: Sequence[Rivalry], rows: dict[Row, Candidate]) -> list[Exchange]:
+        number = {row: place for place, row in enumerate(rows)}
+        exchanges = [self._exchange(one, number) for one in fitting]
+        return [one for one in exchanges if one.kept and one.rival]
 
     def _exchange(self, rivalry: Rivalry, number: dict[Row, int]) -> Exchange:
         """What both sides take is nothing that they differ in."""
