@@ -7,7 +7,7 @@ from typing import Any
 
 import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.ir import Call, Op, TensorLoad
+from tvm.ir import Call, Op, TensorLoad, Var
 
 from collage.backends.tvm.common.blocks import Axis, axes_of, root_blocks, size_of
 
@@ -196,6 +196,29 @@ def has_branches(stmt: Any) -> bool:
         return tvm_ffi.VisitInterrupt() if is_branch else None
 
     return tvm_ffi.structural_walk(stmt.body, [(Call, check)]) is not None
+
+
+def chosen_by(stmt: Any) -> set[Any]:
+    """The variables in conditions that elements are chosen by, as operands of a concatenation are.
+
+    Parameters
+    ----------
+    stmt : SBlock
+        A stage.
+
+    Returns
+    -------
+    set of tirx.Var
+        A loop over one of them alone leaves the condition outside of those within it.
+    """
+    found: set[Any] = set()
+
+    def check(call: Call) -> None:
+        if isinstance(call.op, Op) and str(call.op.name).endswith(".if_then_else"):
+            tvm_ffi.structural_walk(call.args[0], [(Var, found.add)])
+
+    tvm_ffi.structural_walk(stmt.body, [(Call, check)])
+    return found
 
 
 def reads_indices(stmt: Any) -> bool:

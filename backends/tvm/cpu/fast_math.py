@@ -1,4 +1,4 @@
-"""Vectorizable ``exp``, ``log``, ``tanh``, ``erf``, ``sin``, ``cos`` and small powers in kernels.
+"""Vectorizable ``exp``, ``log``, ``tanh``, ``erf``, ``sin``, ``cos``, rounding and small powers.
 
 LLVM turns a vector of any of them into one library call per lane. The polynomials below (Cephes'
 ``expf``, ``logf``, ``sinf`` and ``cosf``; the minimax ratios of Eigen's ``ptanh_float`` and
@@ -44,6 +44,8 @@ _SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 _COS = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
 _QUARTER = 0.7853981633974483
 _MOST_FACTORS = 8
+_WHOLE, _WHOLE_BITS = 8388608.0, 0x4B000000
+"""2^23, and how it is stored: numbers from there on are whole."""
 
 
 def use_fast_math(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -54,6 +56,8 @@ def use_fast_math(func: tirx.PrimFunc) -> tirx.PrimFunc:
             return _power(call)
         if not isinstance(call.op, Op) or len(call.args) != 1:
             return call
+        if str(call.op.name) == "tirx.isnan" and str(call.args[0].ty) == _FLOAT32:
+            return _is_none(call.args[0])
         approximate = _APPROXIMATIONS.get(str(call.op.name))
         if approximate is None or str(call.args[0].ty) != _FLOAT32:
             return call
@@ -208,6 +212,32 @@ def _cos(x: Any) -> Any:
     return _turn(x, 1)
 
 
+def _nearest(x: Any) -> Any:
+    """The nearest whole number, of two the even one: beside 2^23 there is room for no other digit.
+
+    The sign is put back, for what is rounded to zero keeps it.
+    """
+
+    def signed(bits: Any) -> Any:
+        size = tirx.reinterpret(_FLOAT32, bits & _bits(0x7FFFFFFF))
+        # TVM takes a number away that it just added, which would round nothing.
+        whole = tirx.reinterpret("uint32", size + _constant(_WHOLE)) - _bits(_WHOLE_BITS)
+        whole = tirx.reinterpret("uint32", whole.astype("int32").astype(_FLOAT32))
+        near = tirx.reinterpret(_FLOAT32, whole | (bits & _bits(0x80000000)))
+        return tirx.Select(size < _constant(_WHOLE), near, x)
+
+    return let(tirx.reinterpret("uint32", x), signed)
+
+
+def _is_none(x: Any) -> Any:
+    """By its bits: LLVM is asked nothing of a vector."""
+    return (tirx.reinterpret("uint32", x) & _bits(0x7FFFFFFF)) > _bits(0x7F800000)
+
+
+def _bits(value: int) -> Any:
+    return tirx.const(value, "uint32")
+
+
 def _power(call: Call) -> Any:
     """A small whole exponent is a few products; a half is a square root."""
     base, exponent = call.args
@@ -239,4 +269,5 @@ _APPROXIMATIONS = {
     "tirx.sigmoid": _sigmoid,
     "tirx.tanh": _tanh,
     "tirx.erf": _erf,
+    "tirx.nearbyint": _nearest,
 }

@@ -234,3 +234,25 @@ def test_a_layer_norm_in_float64_keeps_its_digits(context: BuildContext, device:
     mean, variance = x.mean((1, 2), keepdims=True), x.var((1, 2), keepdims=True)
     wanted = (x - mean) / np.sqrt(variance + 1e-5) * gamma + beta
     np.testing.assert_allclose(got, wanted, rtol=1e-11, atol=1e-11)
+
+
+def test_rounds_every_float_as_numpy_does(context: BuildContext) -> None:
+    """Drawn bits, ties, and what is near 2^23: values and signs, of vectors and of a remainder."""
+    rng = np.random.default_rng()
+    drawn = rng.integers(0, 1 << 32, 4000, dtype=np.uint32).view(np.float32)
+    ties = (rng.integers(-50, 50, 500) + 0.5).astype("float32")
+    signs = rng.choice(np.array([-1, 1], "float32"), 100)
+    far = (2.0**23 + rng.integers(-9, 9, 100) / 2).astype("float32") * signs
+    x = np.concatenate([drawn, ties, far, np.array([0.0, -0.0, 0.3, -0.3], "float32")])
+
+    def body(emit: tvm_cases.Body, x: relax.Expr) -> relax.Expr:
+        return emit(relax.Tuple([emit(relax.op.round(x)), emit(relax.op.isnan(x))]))
+
+    rounded, is_none = tvm_cases.run(tvm_cases.partition(body, [x]), [x], context)
+    small = np.abs(x) < np.finfo("float32").tiny
+    with np.errstate(invalid="ignore"):
+        wanted = np.round(np.where(small, np.copysign(np.float32(0), x), x))
+    np.testing.assert_array_equal(rounded, wanted)
+    numbers = ~np.isnan(x)
+    np.testing.assert_array_equal(np.signbit(rounded)[numbers], np.signbit(x)[numbers])
+    np.testing.assert_array_equal(is_none, np.isnan(x))

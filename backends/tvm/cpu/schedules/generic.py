@@ -27,7 +27,12 @@ from collage.backends.tvm.common.blocks import (
     vectorize,
 )
 from collage.backends.tvm.common.families import Refusal
-from collage.backends.tvm.common.inlining import has_branches, inline_stages, reads_indices
+from collage.backends.tvm.common.inlining import (
+    chosen_by,
+    has_branches,
+    inline_stages,
+    reads_indices,
+)
 from collage.backends.tvm.common.machine import Machine
 
 _WINDOW_STEP = 4
@@ -91,10 +96,12 @@ def _schedule_spatial(
     lanes = machine.lanes(element_dtype(sch, block))
     work = size_of(axes)
     first = len(axes) - 1
+    chosen = chosen_by(sch.get(block))
     # Two axes at most: TVM does not find back the linear index of three fused and split axes.
     while (
         first > 0
         and sum(axis.extent > 1 for axis in axes[first - 1 :]) <= 2
+        and axes[first - 1].var not in chosen
         and all(mergeable(r, axes[first - 1], axes[first]) for r in regions)
     ):
         first -= 1
