@@ -11,8 +11,8 @@
 #                             [--compile-peer a,b]
 #                             [--out FOLDER] [--dry-run]
 #
-# Each stage writes its results into --out ($OUT, or ./out) as it goes: environment.json; tests.xml;
-# numerics.jsonl and .md; gpu.json, gpu.md, collage.jsonl and tuned.tar; zoo.jsonl and zoo_cuda.md;
+# Each stage writes its results into --out ($OUT, or ./out) as it goes: environment.json; tests-N.xml of
+# each GPU; numerics.jsonl and .md; gpu.json, gpu.md, collage.jsonl and tuned.tar; zoo.jsonl and zoo_cuda.md;
 # two_gpus.json and .md; check.log. Without --stage all but the tests, the zoo and the fleet are run.
 # Every GPU that may be seen is used: each has a network, or a case, of its own; --abreast N prepares several networks at once on
 # each, and times them one by one. What does not fit in the time budget is said to be left out.
@@ -97,15 +97,20 @@ keep_tuned() {
     tar --null -T - -cf "$out/tuned.tar")
 }
 
+# The GPUs that may be seen, by number; at least one, for whoever has none to be told so.
+cards() {
+  [ -z "${CUDA_VISIBLE_DEVICES:-}" ] || { tr , ' ' <<<"$CUDA_VISIBLE_DEVICES"; return; }
+  seq 0 $(($(nvidia-smi -L 2>/dev/null | grep -c . || true) - 1)) | grep . || echo 0
+}
 left() { echo $((budget - $(date +%s) + begin)); }
 say() { echo "== $*" | tee -a "$out/check.log"; }
-worst=0
+worst=0 status=0
 run() {  # run NAME LIMIT_SEC COMMAND...
   local name=$1 limit=$2; shift 2
   say "$name ($(left) s left)"
-  [ "$limit" -gt 0 ] || { say "$name: no time left"; worst=1; return; }
+  [ "$limit" -gt 0 ] || { say "$name: no time left"; worst=1 status=124; return; }
   timeout -k 10 "$limit" "$@" 2>&1 | tee -a "$out/check.log"
-  local status=${PIPESTATUS[0]}
+  status=${PIPESTATUS[0]}
   [ "$status" -ne 124 ] || say "$name: stopped after $limit s"
   say "$name: exit status $status ($(left) s left)"
   [ "$status" -eq 0 ] || worst=1
@@ -117,8 +122,23 @@ for stage in "${stages[@]}"; do
       run environment 90 "$python" -m benchmarks.gpu.environment --out "$out" ${dry:+--quick};;
     tests)
       limit=$(left); [ "$limit" -lt "$tests_budget" ] || limit=$tests_budget
-      run tests "$limit" "$python" -m pytest -m gpu -p no:cacheprovider -v -rfEs --durations=5 \
-        --junitxml "$out/tests.xml" ${match:+-k "$match"} $(grep -rlF mark.gpu tests --include='test_*.py');;
+      # Each GPU has a share of the files: one after the other they take longer than a run may.
+      gpus=($(cards)) files=($(grep -rlF mark.gpu tests --include='test_*.py' | sort -r)) jobs=()
+      for i in "${!gpus[@]}"; do
+        share=()
+        for ((f = i; f < ${#files[@]}; f += ${#gpus[@]})); do share+=("${files[f]}"); done
+        [ ${#share[@]} -gt 0 ] || continue
+        (run "tests on ${gpus[i]}" "$limit" env CUDA_VISIBLE_DEVICES="${gpus[i]}" "$python" -m pytest \
+          -m gpu -p no:cacheprovider -v -rfEs --durations=5 --junitxml "$out/tests-$i.xml" \
+          ${match:+-k "$match"} "${share[@]}"; exit "$status") & jobs+=($!)
+      done
+      none=5 found=
+      for job in "${jobs[@]}"; do
+        wait "$job"; status=$?
+        # Of a share --match may leave nothing, but not of all.
+        [ "$status" -eq "$none" ] || { found=1; [ "$status" -eq 0 ] || worst=1; }
+      done
+      [ -n "$found" ] || worst=1;;
     numerics)
       if [ -n "$dry" ] && [ -z "$families" ]; then families=tests.benchmarks_tests.gpu_rehearsal_cases; fi
       limit=$(left); [ "$limit" -lt "$numerics_budget" ] || limit=$numerics_budget
