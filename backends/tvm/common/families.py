@@ -10,6 +10,9 @@ from tvm import tirx
 SCHEDULE_ATTR = "collage.schedule"
 """Of a scheduled function: which family it was, and why those before it refused."""
 
+WRITTEN_ATTR = "collage.written"
+"""Of a kernel that a legalization wrote out, vectors and shared loops included."""
+
 
 @dataclass(frozen=True)
 class Refusal:

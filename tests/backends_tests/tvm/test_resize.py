@@ -23,28 +23,28 @@ _CORNERS = {"coordinate_transformation_mode": "align_corners"}
 _CORNER = {"coordinate_transformation_mode": "asymmetric"}
 
 CASES: list[tuple[tuple[int, ...], tuple[int, int], dict[str, Any], str]] = [
-    ((2, 9, 28, 23), (56, 46), _LINEAR, "none"),
-    ((1, 3, 17, 40), (33, 65), {**_LINEAR, **_CORNERS}, "none"),
-    ((1, 40, 30, 30), (17, 11), {**_LINEAR, **_CORNER}, "none"),
+    ((2, 9, 28, 23), (56, 46), _LINEAR, "written"),
+    ((1, 3, 17, 40), (33, 65), {**_LINEAR, **_CORNERS}, "written"),
+    ((1, 40, 30, 30), (17, 11), {**_LINEAR, **_CORNER}, "written"),
     ((1, 2, 7, 9), (1, 50), {**_LINEAR, "coordinate_transformation_mode": "pytorch_half_pixel"},
-     "none"),
-    ((1, 3, 16, 16), (64, 40), _CUBIC, "none"),
-    ((1, 3, 8, 12), (13, 29), {**_CUBIC, **_CORNERS, "cubic_alpha": -0.5}, "none"),
-    ((1, 3, 8, 11), (13, 29), {**_CUBIC, "cubic_exclude": 1}, "none"),
-    ((3, 5, 24, 31), (24, 62), _LINEAR, "none"),
-    ((3, 5, 24, 31), (48, 31), _LINEAR, "none"),
+     "written"),
+    ((1, 3, 16, 16), (64, 40), _CUBIC, "written"),
+    ((1, 3, 8, 12), (13, 29), {**_CUBIC, **_CORNERS, "cubic_alpha": -0.5}, "written"),
+    ((1, 3, 8, 11), (13, 29), {**_CUBIC, "cubic_exclude": 1}, "written"),
+    ((3, 5, 24, 31), (24, 62), _LINEAR, "written"),
+    ((3, 5, 24, 31), (48, 31), _LINEAR, "written"),
     ((3, 5, 24, 31), (24, 31), _LINEAR, "generic"),
     ((1, 2, 64, 64), (32, 8), _LINEAR, "generic"),
-    ((1, 2, 9, 200), (18, 1600), _LINEAR, "none"),
-    ((2, 3, 7, 7), (14, 14), {**_NEAREST, **_CORNER, "rounding_method": "floor"}, "none"),
-    ((2, 3, 20, 33), (31, 100), {**_NEAREST, **_CORNER, "rounding_method": "floor"}, "none"),
-    ((1, 3, 30, 50), (15, 25), {**_NEAREST, "rounding_method": "round_prefer_ceil"}, "none"),
-    ((1, 3, 13, 17), (29, 18), {**_NEAREST, "rounding_method": "round_prefer_floor"}, "none"),
-    ((1, 1, 5, 1), (11, 19), {**_NEAREST, **_CORNER, "rounding_method": "ceil"}, "none"),
+    ((1, 2, 9, 200), (18, 1600), _LINEAR, "written"),
+    ((2, 3, 7, 7), (14, 14), {**_NEAREST, **_CORNER, "rounding_method": "floor"}, "written"),
+    ((2, 3, 20, 33), (31, 100), {**_NEAREST, **_CORNER, "rounding_method": "floor"}, "written"),
+    ((1, 3, 30, 50), (15, 25), {**_NEAREST, "rounding_method": "round_prefer_ceil"}, "written"),
+    ((1, 3, 13, 17), (29, 18), {**_NEAREST, "rounding_method": "round_prefer_floor"}, "written"),
+    ((1, 1, 5, 1), (11, 19), {**_NEAREST, **_CORNER, "rounding_method": "ceil"}, "written"),
     ((1, 8, 9, 9), (20, 20), {**_NEAREST, "rounding_method": "round"}, "generic"),
     ((2, 30, 31, 8), (60, 47), {**_LINEAR, "layout": "NHWC"}, "generic"),
 ]  # fmt: skip
-"""Shape, size, how, and which family takes it: none where the kernel is written out."""
+"""Shape, size, how, and which family takes it."""
 
 
 def test_interpolations(context: BuildContext) -> None:

@@ -20,6 +20,7 @@ from tvm.script.ir_builder import tirx as T
 from collage.backends.relax.calls.pooling import SPATIAL, PoolPadding
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.common.blocks import PARALLEL_MIN_WORK
+from collage.backends.tvm.common.families import WRITTEN_ATTR
 from collage.backends.tvm.common.legalization import default_legalization
 from collage.backends.tvm.cpu.images.vectors import load, store, tiled
 from collage.backends.tvm.cpu.schedules import Machine
@@ -115,7 +116,9 @@ def legalize_pool(builder: relax.BlockBuilder, call: relax.Call, machine: Machin
         )
 
     name = str(call.op.name).rpartition(".")[2]
-    return builder.call_te(pooled, call.args[0], primfunc_name_hint=name)
+    return builder.call_te(
+        pooled, call.args[0], primfunc_name_hint=name, primfunc_attrs={WRITTEN_ATTR: 1}
+    )
 
 
 def _pool_of(call: relax.Call) -> _Pool | None:

@@ -22,6 +22,7 @@ from tvm.script.ir_builder import tirx as T
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.common.blocks import PARALLEL_MIN_WORK
 from collage.backends.tvm.common.bounds import INSIDE_ATTR
+from collage.backends.tvm.common.families import WRITTEN_ATTR
 from collage.backends.tvm.common.legalization import default_legalization
 from collage.backends.tvm.cpu.images.taps import Taps, taps
 from collage.backends.tvm.cpu.images.vectors import load, store, tiled
@@ -245,5 +246,5 @@ def legalize_resize(builder: relax.BlockBuilder, call: relax.Call, machine: Mach
         data,
         *tables,
         primfunc_name_hint="resize2d",
-        primfunc_attrs={INSIDE_ATTR: 1},
+        primfunc_attrs={INSIDE_ATTR: 1, WRITTEN_ATTR: 1},
     )

@@ -13,7 +13,13 @@ from collections.abc import Callable
 import tvm
 from tvm import s_tir, tirx
 
-from collage.backends.tvm.common.families import SCHEDULE_ATTR, Refusal, first_fitting
+from collage.backends.tvm.common.families import (
+    OTHER_KIND,
+    SCHEDULE_ATTR,
+    WRITTEN_ATTR,
+    Refusal,
+    first_fitting,
+)
 from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules import (
     conv2d,
@@ -28,7 +34,14 @@ from collage.backends.tvm.cpu.schedules import (
 
 __all__ = ["SCHEDULE_ATTR", "Machine", "schedule_function"]
 
+
+def _written(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
+    """As it is, where a legalization wrote it out for this machine."""
+    return func if func.attrs.get(WRITTEN_ATTR) else OTHER_KIND
+
+
 _FAMILIES: tuple[tuple[str, Callable[..., tirx.PrimFunc | Refusal]], ...] = (
+    ("written", _written),
     ("conv2d", conv2d.schedule),
     ("depthwise", depthwise.schedule),
     ("matmul", matmul.schedule),

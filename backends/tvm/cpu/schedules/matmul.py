@@ -178,9 +178,15 @@ def _left_access(a: te.Tensor, shape: MatmulShape, tile: Tile, blocks: int) -> A
         m = _unflatten(block * tile.rows + row, shape.lead[shape.batch_axes :])
         return a[(*(_broadcast(batch, shape, a) if shape.batch_axes else ()), *m, k)]
 
+    def held(batch: Any, block: Any, k: Any, row: Any) -> Any:
+        # What is computed of the last row again nobody reads; copied to panels, all rows would be.
+        m = tirx.min(block * tile.rows + row, tirx.IntImm("int64", shape.m - 1))
+        place = _unflatten(m, shape.lead[shape.batch_axes :])
+        return a[(*(_broadcast(batch, shape, a) if shape.batch_axes else ()), *place, k)]
+
     same_sets = tile.rows > 8 and (4 * shape.k) % _L1_SET_BYTES == 0
-    if shape.m % tile.rows == 0 and not same_sets:
-        return plain
+    if not same_sets:
+        return held if shape.m % tile.rows else plain
     return _panels("panel_a", plain, a.dtype, (shape, blocks, tile.rows), shape.m)
 
 
