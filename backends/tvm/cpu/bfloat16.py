@@ -22,7 +22,7 @@ _NARROW, _WIDE = "bfloat16", "float32"
 def spell_bfloat16(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """Casts between bfloat16 and float32 as shifts of their bits, rounding to nearest even."""
 
-    given = set(func.params)
+    given = _given(func)
 
     def convert(cast: tirx.Cast) -> Any:
         types = str(cast.value.ty), str(cast.ty)
@@ -34,6 +34,19 @@ def spell_bfloat16(func: tirx.PrimFunc) -> tirx.PrimFunc:
         return cast
 
     return func.with_body(tvm_ffi.structural_map(func.body, [(tirx.Cast, convert)]))
+
+
+def _given(func: tirx.PrimFunc) -> set[Any]:
+    """The parameters of a kernel, and what it declares in their memory: it lies in bits there."""
+    given = set(func.params)
+
+    def declared(stmt: tirx.DeclBuffer) -> None:
+        data = stmt.data
+        if isinstance(data, Call) and data.op.same_as(Op.get("tirx.buffer_data")):
+            given.update([stmt.buffer] if data.args[0] in given else [])
+
+    tvm_ffi.structural_walk(func.body, [(tirx.DeclBuffer, declared)])
+    return given
 
 
 def _widened(expr: Any, given: set[Any]) -> Any:

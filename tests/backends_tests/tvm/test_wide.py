@@ -84,6 +84,24 @@ def test_bfloat16_that_only_moves_is_the_same(
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("extents", [(5, 2, 2, 8), (16, 8, 8, 16), (3, 40, 4, 64)])
+def test_axes_that_are_exchanged_keep_their_numbers(
+    extents: tuple[int, ...], dtype: str, context: BuildContext
+) -> None:
+    """Both directions of a recurrent layer side by side: its kernel addresses memory by itself."""
+    data = np.random.default_rng().standard_normal(extents).astype(dtype)
+    steps, first, second, width = extents
+
+    def build(emit: Any, x: relax.Var) -> relax.Expr:
+        turned = emit(relax.op.permute_dims(x, [0, 2, 1, 3]))
+        return relax.op.reshape(turned, (steps, second, first * width))
+
+    (got,) = tvm_cases.run(graph([extents], build, dtype), [data], context)
+    wanted = data.transpose(0, 2, 1, 3).reshape(steps, second, first * width)
+    np.testing.assert_array_equal(got.astype("float32"), wanted.astype("float32"))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("schedule", ["default", "none"])
 def test_what_is_chosen_by_comparing_narrow_numbers(
     schedule: str, dtype: str, context: BuildContext
