@@ -11,6 +11,7 @@ from collage.backends.tvm.common.gathers import mark_gathers
 from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.common.numbers.wide import compute_wide
 from collage.backends.tvm.common.numbers.wide_operators import widen_operators
+from collage.backends.tvm.common.reads import inline_reads
 from collage.backends.tvm.cpu.bfloat16 import spell_bfloat16
 from collage.backends.tvm.cpu.comparisons import COMPARISONS
 from collage.backends.tvm.cpu.fast_math import use_fast_math
@@ -47,6 +48,7 @@ def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]
         mark_gathers(0),
         relax.transform.FoldConstant(),
         relax.transform.FuseOps(),
+        inline_reads(),
         relax.transform.FuseTIR(),
         # TVM takes apart a kernel that moves bfloat16 from stage to stage, and drops a declaration.
         compute_wide(unkept=("bfloat16",)),

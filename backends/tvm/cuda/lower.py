@@ -16,6 +16,7 @@ from collage.backends.tvm.common.gathers import mark_gathers
 from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.common.numbers.wide import compute_wide
 from collage.backends.tvm.common.numbers.wide_operators import widen_operators
+from collage.backends.tvm.common.reads import inline_reads
 from collage.backends.tvm.cuda.generated import as_generated
 from collage.backends.tvm.cuda.legalize import legalizations
 from collage.backends.tvm.cuda.ranks import rank_sorts
@@ -50,6 +51,7 @@ def legalize_passes(schedule: str = "default") -> list[tvm.transform.Pass]:
         mark_gathers(_MOVED_WITH_LOOKUPS),
         relax.transform.FoldConstant(),
         relax.transform.FuseOps(),
+        inline_reads(),
         relax.transform.FuseTIR(),
         compute_wide(),
     ]

@@ -70,6 +70,36 @@ def test_other_backends_functions_and_plain_operators(context: BuildContext) -> 
     assert tvm_cases.families(tvm_cases.kernels(mod, context)) == ["generic"]
 
 
+def test_a_field_of_a_field_of_another_backends_result(context: BuildContext) -> None:
+    """A recurrent layer beside something else: its results are a tuple among those of both."""
+    builder = relax.BlockBuilder()
+    ty = relax.TensorType((32, 64), "float32")
+    inner = relax.Var("inner", ty)
+    attrs = {"Codegen": "elsewhere", "global_symbol": "elsewhere_0"}
+    with builder.function("elsewhere_0", [inner], attrs=attrs):
+        with builder.dataflow():
+            one, two, three = (
+                builder.emit(f(inner)) for f in (relax.op.abs, relax.op.exp, relax.op.sin)
+            )
+            result = builder.emit_output(relax.Tuple([one, relax.Tuple([two, three])]))
+        callee = builder.emit_func_output(result)
+    x = relax.Var("x", ty)
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            outside = builder.emit(relax.Call(callee, [x]))
+            pair = builder.emit(relax.TupleGetItem(outside, 1))
+            fields = [builder.emit(relax.TupleGetItem(pair, i)) for i in range(2)]
+            result = builder.emit_output(builder.emit(relax.op.sigmoid(fields[0])))
+            other = builder.emit_output(fields[1])
+        builder.emit_func_output(relax.Tuple([result, other]))
+    mod = builder.get()
+    lowered = TVMBackend().lower(mod, tvm_cases.tvm_target(), context)
+    functions = {
+        gv.name_hint for gv, f in lowered.functions.items() if isinstance(f, relax.Function)
+    }
+    assert functions == {"main", "elsewhere_0"}
+
+
 def test_partitions_share_a_constant(context: BuildContext) -> None:
     """One kernel, one packed constant, two calls."""
     random = np.random.default_rng()
