@@ -9,6 +9,7 @@ is a number. So nothing of it depends on the machine that it runs on.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import random
@@ -24,6 +25,7 @@ from benchmarks.networks.models import light_model
 from benchmarks.timing.machine import commit, now
 from collage.backends.contract import BackendTarget, TargetSet
 from collage.candidate_costs import WorkloadCosts
+from collage.cost import TableCostModel
 from collage.cost.deadline import NEVER
 from collage.cost.measure.replay import MeasureStats
 from collage.cost.workload.describe import call_flops, operator_calls
@@ -93,6 +95,13 @@ SCENARIOS = (
 )
 
 
+@functools.cache
+def _products(workload: Workload) -> list[tuple[int, str]]:
+    """What its products compute, and of what shape they are."""
+    calls = [c for c in operator_calls(workload.module) if str(c.op.name).startswith(_PRODUCTS)]
+    return [(call_flops(call), f"{call.args[0].ty} {call.args[1].ty}") for call in calls]
+
+
 def true_seconds(seed: int) -> Seconds:
     """Drawn costs: sums of what products take, each at a speed of its own on each backend, of what
     is read and written and of the call, each sum off by 4 %."""
@@ -102,11 +111,9 @@ def true_seconds(seed: int) -> Seconds:
         if (workload, target) not in found:
             off = random.Random(f"{seed} {workload.key} {target.key()}").gauss(0.0, 0.04)
             took = 2e-6 + workload.bytes / _BYTES_PER_SEC
-            for call in operator_calls(workload.module):
-                if str(call.op.name).startswith(_PRODUCTS):
-                    shape = f"{call.args[0].ty} {call.args[1].ty}"
-                    draw = random.Random(f"{seed} {shape} {target.key()}").gauss(0.0, 0.15)
-                    took += call_flops(call) / _FLOPS_PER_SEC * math.exp(draw)
+            for flops, shape in _products(workload):
+                draw = random.Random(f"{seed} {shape} {target.key()}").gauss(0.0, 0.15)
+                took += flops / _FLOPS_PER_SEC * math.exp(draw)
             found[workload, target] = took * math.exp(off)
         return found[workload, target]
 
@@ -128,6 +135,13 @@ def network(name: str = "resnet50", targets: Sequence[str] = TARGETS) -> Net:
     return imported.mod, imported.graph, resolved
 
 
+@functools.cache
+def _every(net: Net) -> WorkloadCosts:
+    """Has the workloads of a network's candidates; nobody answers it."""
+    mod, dataflow, _ = net
+    return WorkloadCosts(mod, dataflow, TableCostModel({}))
+
+
 class Simulated:
     """One search on a simulated machine, and searching again by what parts take inside of models.
 
@@ -139,12 +153,21 @@ class Simulated:
         Times candidates.
     truth : callable
         What they truly take.
+    every : WorkloadCosts, optional
+        Of the same network, whose workloads were taken out before.
     """
 
-    def __init__(self, net: Net, machine: LoadedMachine, truth: Seconds) -> None:
+    def __init__(
+        self,
+        net: Net,
+        machine: LoadedMachine,
+        truth: Seconds,
+        every: WorkloadCosts | None = None,
+    ) -> None:
         mod, self._graph, self._targets = net
         self._truth, self.machine = truth, machine
         self.costs = WorkloadCosts(mod, self._graph, machine)
+        self._every = self.costs if every is None else every
 
     def search(self) -> Covers:
         """As it is done for real."""
@@ -158,7 +181,7 @@ class Simulated:
 
     def truly(self, candidates: Sequence[Candidate]) -> float:
         """What parts take while nothing else runs."""
-        rows = [(self.costs.workload(c), c.target) for c in candidates if not c.inline]
+        rows = [(self._every.workload(c), c.target) for c in candidates if not c.inline]
         return math.fsum(self._truth(*row) for row in rows)
 
     def least(self, covers: Covers) -> float:
@@ -226,11 +249,12 @@ def measured(net: Net, scenario: Scenario, seeds: int) -> Row:
         How many searches.
     """
     asked, regret, rounds = [], [], []
+    every = _every(net)
     for seed in range(seeds):
         truth = true_seconds(seed)
         load = (seed, scenario.share, scenario.burst_sec)
         machine = LoadedMachine(truth, *load, pace=scenario.pace, noise=scenario.noise)
-        one = Simulated(net, machine, truth)
+        one = Simulated(net, machine, truth, every)
         covers = one.search()
         assert covers.result is not None
         asked.append(machine.num_timed)
@@ -253,10 +277,11 @@ def again(net: Net, ratio: float, seeds: int) -> Row:
         How many searches.
     """
     asked, more, whole = [], [], []
+    every = _every(net)
     for seed in range(seeds):
         truth = true_seconds(seed)
         machine = LoadedMachine(truth, seed, 0.0, noise=0.03)
-        one = Simulated(net, machine, truth)
+        one = Simulated(net, machine, truth, every)
         covers = one.search()
         asked.append(machine.num_timed)
         whole.append(1e3 * one.correct(covers, inside_of(seed, ratio)))
@@ -274,11 +299,16 @@ def main() -> None:
     rows: Row = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
     net = network()
     one: Row = {"commit": commit(), "when": now(), "seeds": args.seeds}
-    one["again"] = [again(net, ratio, args.seeds) for ratio in (1.0, 1.1, 1.2, 1.3)]
-    one["machines"] = [measured(net, scenario, args.seeds) for scenario in SCENARIOS]
+    one["again"] = [_said(again(net, ratio, args.seeds)) for ratio in (1.0, 1.1, 1.2, 1.3)]
+    one["machines"] = [_said(measured(net, scenario, args.seeds)) for scenario in SCENARIOS]
     rows[args.label] = one
     place.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     (RESULTS / "changing_speed.md").write_text(page(rows), encoding="utf-8")
+
+
+def _said(row: Row) -> Row:
+    print(row, flush=True)
+    return row
 
 
 def page(rows: Row) -> str:

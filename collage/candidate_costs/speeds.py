@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_FEWEST = 6
+_FEWEST = 5
 """Of a stretch: fewer cannot differ from the rest by more than chance."""
 
 _SURE = 3.3

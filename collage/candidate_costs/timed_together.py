@@ -8,7 +8,6 @@ machine had another speed at first, some of all moments tell.
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections.abc import Iterable, Mapping
 
@@ -36,9 +35,9 @@ _FEWEST = 5
 _LUCKY = 10
 """In percent: who took less of its time alone than all but so many is not reckoned with."""
 
-_WITNESSES = 16
-"""Of the moments at which candidates were timed, most of them of the first ones: what is of later
-moments plays more often anyway."""
+_WITNESSES = ((0.25, 12), (1.0, 4))
+"""Of the moments at which candidates were timed, by the share of all that came until then: most of
+them of the first ones, for what is of later moments plays anyway."""
 
 _ENOUGH = 64
 """Timed alone: fewer are timed in so short a time that a machine's speed hardly changes."""
@@ -116,18 +115,20 @@ class TimedTogether:
         return [self._candidates[self._order[question]] for question in self._witnesses]
 
     def _chosen(self) -> list[Question]:
-        every, least, most = list(self._alone), *_WITNESS_SEC
-        ends = [len(every) * n * n // _WITNESSES**2 for n in range(_WITNESSES + 1)]
-        found = []
-        for begin, end in itertools.pairwise(ends):
-            fitting = [
-                question
-                for question in every[begin:end]
-                if least <= self._alone[question].median_sec <= most
-                and question[0].bytes <= _WITNESS_BYTES
-            ]
-            found += sorted(fitting, key=lambda q: _apart(self._alone[q]))[:1]
+        every, found, begin = list(self._alone), list[Question](), 0
+        for share, number in _WITNESSES:
+            end = int(share * len(every))
+            fitting = [question for question in every[begin:end] if self._fits(question)]
+            for part in np.array_split(np.arange(len(fitting)), number):
+                some = [fitting[place] for place in part]
+                found += sorted(some, key=lambda q: _apart(self._alone[q]))[:1]
+            begin = end
         return found
+
+    def _fits(self, question: Question) -> bool:
+        least_sec, most_sec = _WITNESS_SEC
+        is_of_length = least_sec <= self._alone[question].median_sec <= most_sec
+        return is_of_length and question[0].bytes <= _WITNESS_BYTES
 
     @property
     def remark(self) -> str:
