@@ -43,7 +43,7 @@ _ENOUGH = 64
 """Timed alone: fewer are timed in so short a time that a machine's speed hardly changes."""
 
 _WITNESS_SEC = (1e-4, 1e-2)
-"""What a witness takes: a shorter time depends on caches, a longer one on patience,"""
+"""What a witness takes: a longer time depends on patience, a shorter one, whoever's, on caches,"""
 
 _WITNESS_BYTES = 3 << 20
 """and what it reads and writes, at the most: it is loaded and packed once more."""
@@ -167,7 +167,12 @@ class TimedTogether:
         if self._witnesses and costs.keys() >= set(self._witnesses):
             self._is_witnessed = True
         points = [(self._order[q], ratio) for q, ratio in self._ratios().items()]
-        told = stretches(points) if self._is_witnessed and points else ()
+        long = [
+            (self._order[q], ratio)
+            for q, ratio in self._ratios().items()
+            if self._alone[q].median_sec >= _WITNESS_SEC[0]
+        ]
+        told = stretches(long) if self._is_witnessed and long else ()
         if len(told) <= 1 and points:
             told = (Stretch(statistics.median(ratio for _, ratio in points)),)
         earlier, self.stretches = self.stretches, told or self.stretches
