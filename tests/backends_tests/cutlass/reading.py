@@ -20,6 +20,7 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.registry import get_backend
 from collage.backends.cutlass.codegen import read_partitions
 from collage.backends.cutlass.families import families
+from collage.backends.cutlass.families.gemm.problem import GemmProblem, Operand, plan
 from collage.backends.cutlass.library import template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.partition import Partition
@@ -147,3 +148,8 @@ class HostLibrary:
         function = self._library[f"{self._symbol}_workspace"]
         function.restype = ctypes.c_size_t
         return int(function((ctypes.c_int64 * len(sizes))(*sizes)))
+
+
+def problem(m: int, n: int, k: int, batch: int = 1, dtype: str = "float16") -> GemmProblem:
+    """A product of two row-major matrices, or of as many pairs as the batch has."""
+    return plan(Operand((batch, m, k)), Operand((batch, k, n)), (batch, m, n), dtype)
