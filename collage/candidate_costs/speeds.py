@@ -8,6 +8,7 @@ next one do, the machine had another speed in it.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -23,6 +24,13 @@ so far off once in a thousand, and many borders are looked at."""
 _NOTICED = 1.15
 """Speeds nearer to each other are one: on a real machine backends' times together lie 1.01 to 1.06
 times as high as alone, in the median, and what is a tenth off is a rival anyway."""
+
+_EVEN = 1.2
+"""So near to the median of its stretch are"""
+
+_MOST = 0.8
+"""most of it, or else no speed of a stretch explains them: another program took the cores now and
+then, and what was timed in between would be levelled wrongly."""
 
 _ENDLESS = 2**63
 
@@ -59,7 +67,8 @@ def stretches(points: Sequence[tuple[int, float]]) -> tuple[Stretch, ...]:
     Returns
     -------
     tuple of Stretch
-        In order; one alone, where the machine's speed did not change.
+        In order; one alone, where the machine's speed did not change, or changed too often to be
+        told.
 
     Examples
     --------
@@ -67,13 +76,25 @@ def stretches(points: Sequence[tuple[int, float]]) -> tuple[Stretch, ...]:
     Stretch(level=0.7, end=10)
     >>> len(stretches([(n, 1.0 + 0.1 * (n % 3)) for n in range(30)]))
     1
+    >>> len(stretches([(n, 0.5 if 10 < n < 20 or n > 25 else 1.0) for n in range(30)]))
+    1
     """
     ordered = sorted(points)
     borders = _borders(ordered)
-    parts = zip([0, *borders], [*borders, len(ordered)], strict=True)
-    levels = [statistics.median(ratio for _, ratio in ordered[a:b]) for a, b in parts]
+    parts = list(itertools.pairwise([0, *borders, len(ordered)]))
+    ratios = [[ratio for _, ratio in ordered[a:b]] for a, b in parts]
+    if not all(map(_is_even, ratios)):
+        borders, ratios = [], [[ratio for _, ratio in ordered]]
+    levels = list(map(statistics.median, ratios))
     ends = [*(ordered[border][0] for border in borders), _ENDLESS]
     return tuple(map(Stretch, levels, ends))
+
+
+def _is_even(ratios: Sequence[float]) -> bool:
+    """Whether most of a stretch have one speed."""
+    middle = statistics.median(ratios)
+    near = sum(middle / _EVEN <= ratio <= middle * _EVEN for ratio in ratios)
+    return near >= _MOST * len(ratios)
 
 
 def _borders(points: Sequence[tuple[int, float]]) -> list[int]:
