@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import relax
@@ -19,12 +18,15 @@ from tvm.relax import op
 from collage.backends.contract import BuildContext
 from tests.backends_tests.tvm import cases as tvm_cases
 
-AVERAGES: dict[int, Callable[..., torch.Tensor]] = {
+torch = pytest.importorskip("torch", exc_type=ImportError)
+pytestmark = pytest.mark.torch
+
+AVERAGES: dict[int, Callable[..., Any]] = {
     1: torch.nn.functional.avg_pool1d,
     2: torch.nn.functional.avg_pool2d,
     3: torch.nn.functional.avg_pool3d,
 }
-LARGEST: dict[int, Callable[..., torch.Tensor]] = {
+LARGEST: dict[int, Callable[..., Any]] = {
     1: torch.nn.functional.max_pool1d,
     2: torch.nn.functional.max_pool2d,
     3: torch.nn.functional.max_pool3d,

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from tvm import relax
 
 from collage.backends.contract import BuildContext
@@ -105,9 +104,11 @@ def test_sizes_that_were_drawn(context: BuildContext) -> None:
         tvm_cases.assert_close(got, wanted)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "float16"])
 def test_nearest_elements_of_drawn_sizes(dtype: str, context: BuildContext) -> None:
     """Against PyTorch's, and of every type."""
+    torch = pytest.importorskip("torch", exc_type=ImportError)
     rng = np.random.default_rng()
     sizes = [(rng.integers(1, 60, 2), rng.integers(1, 120, 2)) for _ in range(6)]
     inputs = [(rng.standard_normal((2, 3, *before)) * 50).astype(dtype) for before, _ in sizes]

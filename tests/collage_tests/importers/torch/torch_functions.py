@@ -10,7 +10,6 @@ import pytest
 
 from collage.cost.reference import evaluate
 from collage.importers import load_model
-from collage.importers.torch.nodes import as_array
 from collage.normalize import normalize
 
 torch = pytest.importorskip("torch", exc_type=ImportError)
@@ -37,6 +36,9 @@ def program_of(function: Callable[..., Any], *inputs: Any) -> Any:
 
 def imported(function: Callable[..., Any], *inputs: Any) -> list[Any]:
     """What the imported function gives, in numpy."""
+    # Not before it is known whether PyTorch is here.
+    from collage.importers.torch.nodes import as_array
+
     mod = normalize(load_model(program_of(function, *inputs)).mod)
     return evaluate(mod, [as_array(x) for x in inputs])
 
