@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from benchmarks.changing_speed import Net, Simulated, true_seconds
+from benchmarks.changing_speed.simulated import Net, Simulated, true_seconds
 from benchmarks.rival_contests import network
 from collage.backends.contract import BackendTarget
 from collage.candidate_costs import timed_together

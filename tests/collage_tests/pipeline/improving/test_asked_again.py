@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.changing_speed import Net, Simulated, inside_of, true_seconds
+from benchmarks.changing_speed.simulated import Net, Simulated, inside_of, true_seconds
 from benchmarks.rival_contests import network
 from collage.pipeline.costing.inside_costs import InsideCosts
 from collage.testing.fixtures.loaded_machine import LoadedMachine

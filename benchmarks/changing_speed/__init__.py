@@ -1,0 +1,1 @@
+"""Searches on machines whose speed changes, simulated: ``python -m benchmarks.changing_speed``."""
