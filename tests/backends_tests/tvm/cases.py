@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,6 +71,16 @@ def run(
     machine = relax.VirtualMachine(tvm.runtime.load_module(str(library.path)), place)
     result = machine["main"](*(tvm.runtime.tensor(array, place) for array in inputs))
     return [t.numpy() for t in result] if not hasattr(result, "numpy") else [result.numpy()]
+
+
+def for_example(context: BuildContext, num_threads: int | None = None) -> BuildContext:
+    """With a folder for one example: a library that was loaded stays what it is at its path."""
+    context.work_dir.mkdir(parents=True, exist_ok=True)
+    return dataclasses.replace(
+        context,
+        work_dir=Path(tempfile.mkdtemp(dir=context.work_dir)),
+        num_threads=context.num_threads if num_threads is None else num_threads,
+    )
 
 
 def kernels(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,13 +72,8 @@ def test_any_pool(data: st.DataObject, context: BuildContext) -> None:
         return emit(getattr(op.nn, name)(x, window, step, both, dilation, **given_))
 
     mod = tvm_cases.partition(body, [x])
-    context.work_dir.mkdir(parents=True, exist_ok=True)
-    anew = dataclasses.replace(
-        context,
-        work_dir=Path(tempfile.mkdtemp(dir=context.work_dir)),
-        num_threads=data.draw(st.sampled_from([1, 3]), label="threads"),
-    )
-    (got,) = tvm_cases.run(mod, [x], anew)
+    threads = data.draw(st.sampled_from([1, 3]), label="threads")
+    (got,) = tvm_cases.run(mod, [x], tvm_cases.for_example(context, threads))
     if largest:
         np.testing.assert_array_equal(got, wanted.numpy())
     else:

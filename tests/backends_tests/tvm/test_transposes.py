@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,12 +21,6 @@ def _numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np
     return (rng.standard_normal(shape) * 9).astype(dtype)
 
 
-def _anew(context: BuildContext) -> BuildContext:
-    """A folder for each example: a library that was loaded stays what it is at its path."""
-    context.work_dir.mkdir(parents=True, exist_ok=True)
-    return dataclasses.replace(context, work_dir=Path(tempfile.mkdtemp(dir=context.work_dir)))
-
-
 @given(data=st.data())
 @settings(
     max_examples=20,
@@ -45,8 +36,7 @@ def test_any_permutation(data: st.DataObject, context: BuildContext) -> None:
     threads = data.draw(st.sampled_from([1, 3]), label="threads")
     x = _numbers(np.random.default_rng(), shape, dtype)
     mod = tvm_cases.partition(lambda emit, x: emit(op.permute_dims(x, list(order))), [x])
-    context = dataclasses.replace(_anew(context), num_threads=threads)
-    (got,) = tvm_cases.run(mod, [x], context)
+    (got,) = tvm_cases.run(mod, [x], tvm_cases.for_example(context, threads))
     np.testing.assert_array_equal(got, x.transpose(order))
 
 
@@ -75,7 +65,7 @@ def test_between_reshapes_with_work_around(data: st.DataObject, context: BuildCo
         return emit(op.multiply(emit(op.add(back, bias)), other))
 
     mod = tvm_cases.partition(body, [x, bias, other])
-    (got,) = tvm_cases.run(mod, [x, bias, other], _anew(context))
+    (got,) = tvm_cases.run(mod, [x, bias, other], tvm_cases.for_example(context))
     wanted = (-x.reshape(middle).transpose(order).reshape(after) + bias) * other
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
