@@ -170,7 +170,8 @@ def _leaky_relu(scope: Scope, call: relax.Call) -> relax.Expr | None:
     if slopes.size == 1:
         return relax.op.nn.leakyrelu(x, float(slopes.reshape(())))
     wide = [len(shape) - slopes.ndim + axis for axis, n in enumerate(slopes.shape) if n != 1]
-    if len(wide) > 1:
+    # TVM's operator takes no bfloat16.
+    if len(wide) > 1 or rw.dtype_of(x) == "bfloat16":
         return None
     return relax.op.nn.prelu(x, rw.make_constant(slopes.reshape(-1), rw.dtype_of(x)), axis=wide[0])
 

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from tvm import relax
 from tvm.relax import op
 
+from collage.importers.torch.nodes import as_array
 from collage.importers.torch.operators.arguments import Importer, shape_of
 
 _MOST_ELEMENTS = 1 << 20
@@ -112,7 +113,4 @@ def _of_nothing(node: fx.Node, results: list[torch.Tensor]) -> list[relax.Expr] 
     found = node.target(*args, **kwargs)
     answers = found if isinstance(found, list | tuple) else [found]
     # With its type: left alone, whole numbers become shorter ones.
-    return [
-        relax.const(one.detach().contiguous().numpy(), str(one.dtype).removeprefix("torch."))
-        for one in answers
-    ]
+    return [relax.const(as_array(one), str(one.dtype).removeprefix("torch.")) for one in answers]

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
+from torch.export.graph_signature import TensorArgument
 
 from collage.importers.torch.operators import decompositions
 from collage.importers.torch.operators.complex.converters import has_complex
@@ -85,6 +86,7 @@ def taken_apart(
     if has_complex(program):
         for target, function in (complex_functions() | complex_products()).items():
             table[target] = of_complex(function, table.get(target))
+    kinds = _kinds_of_outputs(program)
     for _ in range(_ROUNDS):
         with warnings.catch_warnings():
             # PyTorch 2.13 warns of itself as it copies a program.
@@ -101,4 +103,32 @@ def taken_apart(
         if not more:
             break
         table = {**table, **more}
+    _give_kinds(program, kinds)
     return program
+
+
+def _kinds_of_outputs(program: torch.export.ExportedProgram) -> list[torch.dtype | None]:
+    found = program.graph.output_node().args[0]
+    values = [each.meta.get("val") if isinstance(each, torch.fx.Node) else None for each in found]
+    return [value.dtype if isinstance(value, torch.Tensor) else None for value in values]
+
+
+def _give_kinds(program: torch.export.ExportedProgram, kinds: list[torch.dtype | None]) -> None:
+    """Outputs in the types that they had before.
+
+    Under autocast PyTorch keeps operators whole that it takes apart as it runs them, and forgets
+    to round what their parts are given: an einsum stays in float32.
+    """
+    end = program.graph.output_node()
+    outputs, specs = list(end.args[0]), program.graph_signature.output_specs
+    for place, (now, kind) in enumerate(zip(_kinds_of_outputs(program), kinds, strict=True)):
+        if now == kind or now is None or kind is None:
+            continue
+        with program.graph.inserting_before(end):
+            cast = program.graph.call_function(
+                torch.ops.aten._to_copy.default, (outputs[place],), {"dtype": kind}
+            )
+        cast.meta["val"] = outputs[place].meta["val"].to(kind)
+        outputs[place] = cast
+        specs[place].arg = TensorArgument(name=cast.name)
+    end.args = (tuple(outputs),)

@@ -223,6 +223,19 @@ def test_slopes_of_several_axes_are_no_prelu() -> None:
     check(module([(2, 6, 4, 5)], body), ["multiply", "greater", "where"])
 
 
+def test_slopes_of_bfloat16_are_no_prelu() -> None:
+    """TVM's operator takes none."""
+    slopes = relax.const(np.arange(6).reshape(6, 1, 1), "bfloat16")
+
+    def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        x = bb.emit(R.astype(x, "bfloat16"))
+        scaled = bb.emit(R.multiply(x, slopes))
+        found = bb.emit(R.where(R.greater(x, relax.const(0, "bfloat16")), x, scaled))
+        return R.astype(found, "float32")
+
+    check(module([(2, 6, 4, 5)], body), ["astype", "multiply", "greater", "where", "astype"])
+
+
 def test_softmax_written_out() -> None:
     def body(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         e = bb.emit(R.exp(R.subtract(x, R.max(x, axis=[-1], keepdims=True))))

@@ -11,11 +11,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from torch import fx
 from tvm import relax
 from tvm.relax import op
 
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
+from collage.importers.torch.operators.elementary.arithmetic import as_kind
 
 _HALF = ("float16", "bfloat16")
 
@@ -85,7 +87,7 @@ def _with_moments(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...] |
     """A layer norm or a group norm whose means and deviations are asked for too, or without scale.
 
     TVM's translator gives the result for all three, and takes no norm without a weight. TVM's group
-    norm takes no bfloat16.
+    norm takes no bfloat16, and neither norm a tensor in half precision with weights in float32.
     """
     x, weight, bias, eps, normalized, groups = arguments(
         importer, node, *("input", "weight", "bias", "eps", "normalized_shape", "group")
@@ -93,11 +95,15 @@ def _with_moments(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...] |
     asked = any(user.args[1] != 0 and user.users for user in node.users)
     emit, kind, shape = importer.emit, dtype_of(x), shape_of(x)
     if not asked and weight is not None and bias is not None:
-        if groups is None or kind != "bfloat16":
+        alike = dtype_of(weight) == dtype_of(bias) == kind
+        if alike and (groups is None or kind != "bfloat16"):
             return None
-        wide = [emit(op.astype(one, "float32")) for one in (x, weight, bias)]
-        found = emit(op.nn.group_norm(*wide, groups, 1, list(range(2, len(shape))), eps))
-        return (emit(op.astype(found, kind)),)
+        wide = [as_kind(importer, one, "float32") for one in (x, weight, bias)]
+        if groups is None:
+            found = op.nn.layer_norm(*wide, list(range(-len(normalized), 0)), eps)
+        else:
+            found = op.nn.group_norm(*wide, groups, 1, list(range(2, len(shape))), eps)
+        return (emit(op.astype(emit(found), kind)),)
     wide = x if kind not in _HALF else emit(op.astype(x, "float32"))
     if groups is None:
         axes = list(range(len(shape) - len(normalized), len(shape)))
@@ -131,6 +137,29 @@ def _with_moments(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...] |
     )
 
 
+def _of_batches(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...] | None:
+    """A batch or an instance norm in half precision whose weights or statistics are in float32."""
+    names = ("weight", "bias", "running_mean", "running_var")
+    x, eps, *given = arguments(importer, node, "input", "eps", *names)
+    if all(each is None or dtype_of(each) == dtype_of(x) for each in given):
+        return None
+    emit, shape = importer.emit, shape_of(x)
+    wide = as_kind(importer, x, "float32")
+    weight, bias, mean, variance = (
+        relax.const(np.full(shape[1], lacking, "float32"))
+        if each is None
+        else as_kind(importer, each, "float32")
+        for each, lacking in zip(given, (1, 0, 0, 1), strict=True)
+    )
+    if "no_stats" in str(node.target):
+        axes = [0, *range(2, len(shape))]
+        found = emit(op.nn.instance_norm(wide, weight, bias, 1, axes, eps))
+    else:
+        found = emit(op.nn.batch_norm(wide, weight, bias, mean, variance, 1, eps, training=False))
+        found = emit(relax.TupleGetItem(found, 0))
+    return (emit(op.astype(found, dtype_of(x))),)
+
+
 def _as(emit: Callable[..., relax.Expr], x: relax.Expr, like: relax.Expr) -> relax.Expr:
     return emit(op.astype(x, dtype_of(like)))
 
@@ -139,5 +168,7 @@ NORMS: dict[str, Callable[[Any, fx.Node], Any]] = {
     "linalg_vector_norm.default": _vector_norm,
     "native_layer_norm.default": _with_moments,
     "native_group_norm.default": _with_moments,
+    "_native_batch_norm_legit_no_training.default": _of_batches,
+    "_native_batch_norm_legit.no_stats": _of_batches,
 }
 """By the name that the translator has for an operator."""

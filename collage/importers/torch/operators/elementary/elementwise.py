@@ -11,6 +11,7 @@ from torch import fx
 from tvm import relax
 from tvm.relax import op
 
+from collage.cost.reference.rounding import HALF
 from collage.importers.elementary import hyperbolic
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 from collage.importers.torch.operators.elementary.arithmetic import ARITHMETIC, as_kind, result_kind
@@ -34,17 +35,26 @@ def _elu(importer: Importer, node: fx.Node) -> relax.Expr:
 
 
 def _rounded_quotient(importer: Importer, node: fx.Node) -> relax.Expr:
-    x, y, mode = arguments(importer, node, "self", "other", "rounding_mode")
-    dtype = next(dtype_of(each) for each in (x, y) if isinstance(each, relax.Expr))
-    x, y = (each if isinstance(each, relax.Expr) else relax.const(each, dtype) for each in (x, y))
-    if dtype.startswith("uint") or (mode == "floor" and "int" in dtype):
+    """In float32 where a type has fewer digits: rounded first, a quotient may reach a whole one."""
+    one, two, mode = arguments(importer, node, "self", "other", "rounding_mode")
+    kind = result_kind(node)
+    wide = "float32" if kind in HALF else kind
+    x, y = (as_kind(importer, value, wide) for value in (one, two))
+    if kind.startswith("uint") or (mode == "floor" and "int" in kind):
         return importer.emit(op.floor_divide(x, y))
-    if "int" in dtype:
+    if "int" in kind:
         size = importer.emit(op.floor_divide(op.abs(x), op.abs(y)))
         return importer.emit(op.multiply(size, op.multiply(op.sign(x), op.sign(y))))
     quotient = importer.emit(op.divide(x, y))
-    rounds = {None: lambda z: z, "floor": op.floor, "trunc": op.trunc}
-    return importer.emit(rounds[mode](quotient))
+    if mode == "trunc":
+        quotient = importer.emit(op.trunc(quotient))
+    elif mode == "floor":
+        # 1 divided by 0.1 is 10 as it is rounded, and 0.1 goes into 1 nine times.
+        rest = importer.emit(op.floor_mod(x, y))
+        whole = importer.emit(op.round(op.divide(op.subtract(x, rest), y)))
+        nothing = op.equal(y, relax.const(0, wide))
+        quotient = importer.emit(op.where(nothing, quotient, whole))
+    return quotient if wide == kind else importer.emit(op.astype(quotient, kind))
 
 
 def _number_of(

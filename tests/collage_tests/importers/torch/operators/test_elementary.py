@@ -88,6 +88,24 @@ CASES: Cases = {
         ),
         lambda: (rows(9), places(9, 12) - 4),
     ),
+    **{
+        f"rounded quotients, {kind}": (
+            lambda x, i: tuple(
+                found.float()
+                for one in (x, i.to(x.dtype), i)
+                for mode in ("floor", "trunc")
+                for found in (
+                    torch.div(one, 0.7, rounding_mode=mode),
+                    torch.div(one, -0.1, rounding_mode=mode),
+                    # Of two tensors PyTorch rounds the quotient to half precision first.
+                    torch.div(one.float(), x.float(), rounding_mode=mode),
+                    one // torch.zeros(1, dtype=x.dtype),
+                )
+            ),
+            lambda kind=kind: (rows(2000).to(kind), places(40, 2000) - 20),
+        )
+        for kind in (torch.bfloat16, torch.float16, torch.float32)
+    },
     "whole numbers bounded": (
         lambda i: (i.clamp(max=7), i.clamp(min=3), i.clamp(2, 9)),
         lambda: (places(12, 40),),
