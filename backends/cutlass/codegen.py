@@ -22,7 +22,8 @@ from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.partition import Partition, read_partition
 from collage.backends.cutlass.profiler import gpu_profiler
-from collage.backends.cutlass.tuning import SCHEMA, Question, Tuner
+from collage.backends.cutlass.question import Question
+from collage.backends.cutlass.tuning import SCHEMA, Tuner
 from collage.backends.cutlass.unit import Unit, compile_jobs
 from collage.backends.storage import TuningStore
 from collage.backends.storage.tuning_stage import nobody_builds

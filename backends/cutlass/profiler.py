@@ -21,7 +21,8 @@ from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import CompileError
 from collage.backends.cutlass.library import TEMPLATES, template_headers
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.cutlass.tuning import Job, Outcome, Profiler
+from collage.backends.cutlass.question import Job
+from collage.backends.cutlass.tuning import Outcome, Profiler
 from collage.backends.cutlass.turns import GpuPlace, Turns, gpus_alike
 from collage.backends.cutlass.unit import Unit, compile_jobs
 from collage.backends.devices import CUDA

@@ -7,7 +7,6 @@ configuration that was tried, so that a later, narrower question is answered fro
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collage.backends.contract.errors import CodegenError
-from collage.backends.cutlass.families import Configuration, KernelSpec, OperatorFamily
+from collage.backends.cutlass.families import Configuration, KernelSpec
 from collage.backends.cutlass.library import cutlass_version
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.cutlass.unit import Unit
+from collage.backends.cutlass.question import Job, Question
+from collage.backends.cutlass.trials import trials
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore
 from collage.backends.storage.tuning_stage import nobody_builds
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
@@ -28,52 +28,11 @@ from collage.backends.toolchain.cuda_toolkit import find_toolkit
 SCHEMA = 1
 """Of this backend's records in the tuning log."""
 
-TRIALS_IN_A_HURRY = 2
-"""Configurations of a spec that run, of those that are compiled where there is little time. The
-best of the first two took 1.2 % longer than the best of all for convolutions, and 5 % for products
-(29 and 9 specs of an H200); one of Hopper's takes 40 s of a core to compile."""
+LONELY = "not compiled: too few other operators here would use its kernel"
+"""Why a record has no time of a configuration that nothing is wrong with."""
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 4e-2, "float32": 1e-3, "tf32": 1e-2}
 """Largest difference between two right results, relative to the largest value, by dtype or math."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """A spec, and the configurations it could be run with, the best guess first."""
-
-    spec: KernelSpec
-    family: OperatorFamily
-    configurations: tuple[Configuration, ...]
-
-
-@dataclass(frozen=True)
-class Job:
-    """One configuration to be built and run."""
-
-    spec: KernelSpec
-    configuration: Configuration
-    unit: Unit
-    sizes: tuple[int, ...]
-
-    @classmethod
-    def of(cls, question: Question, configuration: Configuration) -> Job:
-        """The job that runs a question's spec with one configuration.
-
-        Parameters
-        ----------
-        question : Question
-            Has the spec and its family.
-        configuration : Configuration
-            One of the question's.
-
-        Returns
-        -------
-        Job
-            With the sizes that the unit takes at run time.
-        """
-        spec, family = question.spec, question.family
-        unit = Unit.of(family.render(spec, configuration))
-        return cls(spec, configuration, unit, family.launch_sizes(spec, configuration))
 
 
 @dataclass(frozen=True)
@@ -123,7 +82,7 @@ class Tuner(TuningStage[Question, Configuration]):
     arch : str
         For example ``sm_90a``.
     hurried : bool
-        Choose among the first few that run.
+        Choose among fewer, that few kernels are compiled for (:func:`~.trials.trials`).
     """
 
     def __init__(
@@ -137,11 +96,7 @@ class Tuner(TuningStage[Question, Configuration]):
     ) -> None:
         super().__init__(store, arch, None if profiler is None else profiler.device)
         self.profiler, self.options = profiler, options
-        self._enough = sys.maxsize
-        if hurried:
-            self._enough = TRIALS_IN_A_HURRY
-        if options.find_first_valid:
-            self._enough = 1
+        self._hurried = hurried
 
     def choose(
         self,
@@ -204,7 +159,7 @@ class Tuner(TuningStage[Question, Configuration]):
         if self.options.find_first_valid:
             return valid[0][0]
         # A replay chooses among what was tried, however little time there was.
-        settled = self.store.replay or len(valid) >= self._enough
+        settled = self.store.replay or self._hurried
         if not settled and any(sec == "untried" for _, sec in rows):
             return None
         return min(valid, key=lambda row: row[1])[0]
@@ -217,39 +172,48 @@ class Tuner(TuningStage[Question, Configuration]):
         tried: dict[Question, list[tuple[Configuration, Outcome]]] = {q: [] for q in questions}
         # Whoever waits for a choice of two waits for few compilers: attention comes before
         # products, of which each has many kernels, and which cuBLAS has soon.
-        left = sorted(questions, key=lambda question: len(question.configurations))
-        while left:
-            nexts = {question: self._nexts(question, tried[question]) for question in left}
-            jobs = [Job.of(question, c) for question in left for c in nexts[question]]
-            asked, left = left, []
+        nexts = self._first_trials(sorted(questions, key=lambda q: len(q.configurations)))
+        while nexts:
+            jobs = [Job.of(question, c) for question, few in nexts.items() for c in few]
+            asked, nexts = nexts, {}
             with closing(self.profiler.run(jobs)) as outcomes:
-                for question in asked:
-                    tried[question] += [(c, next(outcomes)) for c in nexts[question]]
+                for question, few in asked.items():
+                    tried[question] += [(c, next(outcomes)) for c in few]
                     pairs = _judged(question, tried[question])
                     valid = [(o.sec, c) for c, o in pairs if o.sec is not None]
-                    if len(valid) < self._enough and len(pairs) < len(question.configurations):
-                        left.append(question)
+                    left = _without(question, [c for c, _ in pairs])
+                    if left and not valid:
+                        nexts[question] = left[: len(few)]
                         continue
-                    self._record_tried(question, pairs)
+                    self._record_tried(question, pairs, left)
                     if valid:
                         chosen[question] = min(valid, key=lambda pair: pair[0])[1]
                     else:
                         failed[question] = _none_runs(question, [o for _, o in pairs])
         return chosen
 
-    def _nexts(
-        self, question: Question, tried: Sequence[tuple[Configuration, Outcome]]
-    ) -> Sequence[Configuration]:
-        """What is to be tried next: as many as are lacking, were all of them to run."""
-        ran = sum(outcome.sec is not None for _, outcome in _judged(question, tried))
-        lacking = self._enough - ran
-        return question.configurations[len(tried) :][:lacking]
+    def _first_trials(
+        self, questions: Sequence[Question]
+    ) -> Mapping[Question, Sequence[Configuration]]:
+        if self.options.find_first_valid:
+            return {question: question.configurations[:1] for question in questions}
+        return trials(questions, hurried=self._hurried)
 
     def _record_tried(
-        self, question: Question, pairs: Sequence[tuple[Configuration, Outcome]]
+        self,
+        question: Question,
+        pairs: Sequence[tuple[Configuration, Outcome]],
+        left: Sequence[Configuration],
     ) -> None:
         tried = [_row(question, c) | {"sec": o.sec, "error": o.error} for c, o in pairs]
+        # What was left out for want of time stays a question to whoever has more.
+        if not (self._hurried or self.options.find_first_valid):
+            tried += [_row(question, c) | {"sec": None, "error": LONELY} for c in left]
         self.record(question, {"tried": tried})
+
+
+def _without(question: Question, tried: Sequence[Configuration]) -> list[Configuration]:
+    return [c for c in question.configurations if c not in tried]
 
 
 def _judged(
@@ -300,8 +264,8 @@ def _agree(left: NDArray[np.float32], right: NDArray[np.float32], tolerance: flo
 
 def _row(question: Question, configuration: Configuration) -> dict[str, Any]:
     """What a record says of a tried configuration, besides how it went."""
-    unit = Unit.of(question.family.render(question.spec, configuration))
-    return {"configuration": configuration.as_dict(), "unit": unit.symbol}
+    symbol = question.unit(configuration).symbol
+    return {"configuration": configuration.as_dict(), "unit": symbol}
 
 
 def _row_key(row: Mapping[str, Any]) -> str:

@@ -155,7 +155,11 @@ def configurations(
 
 
 def _of_every_kind(ranked: Sequence[GemmConfiguration]) -> list[GemmConfiguration]:
-    """The best few; some of every kind, since the model compares kinds less well than tiles."""
+    """The best few; some of every kind, since the model compares kinds less well than tiles.
+
+    What a tile does, its mirror image does nearly as well: that comes last, for whoever tries but
+    the first.
+    """
     most = {"sm90": 3, "sm80": 2, "split_k": 2}
     if all(c.kind != "sm90" for c in ranked):
         most["sm80"] = 4
@@ -165,7 +169,16 @@ def _of_every_kind(ranked: Sequence[GemmConfiguration]) -> list[GemmConfiguratio
         if most[kind] > 0 and len(best) < MAX_CANDIDATES:
             best.append(configuration)
             most[kind] -= 1
-    return best
+    first = best[0] if best else None
+    return sorted(best, key=lambda c: first is not None and _mirrors(c, first))
+
+
+def _mirrors(configuration: GemmConfiguration, other: GemmConfiguration) -> bool:
+    rows, columns, depth = configuration.tile.shape
+    return rows != columns and (configuration.kind, other.tile.shape) == (
+        other.kind,
+        (columns, rows, depth),
+    )
 
 
 def _all(

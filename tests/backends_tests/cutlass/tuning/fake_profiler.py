@@ -22,7 +22,8 @@ from benchmarks.gpu.cases.compiling import ARCH, cuda_target
 from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.cutlass import codegen
 from collage.backends.cutlass.families import Configuration, KernelSpec
-from collage.backends.cutlass.tuning import Job, Outcome, Question
+from collage.backends.cutlass.question import Job, Question
+from collage.backends.cutlass.tuning import Outcome
 from tests.backends_tests.cutlass.reading import options_of, read_module
 from tests.backends_tests.cutlass.test_sharing import case, transformer
 

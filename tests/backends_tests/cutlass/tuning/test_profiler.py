@@ -16,7 +16,7 @@ from collage.backends.contract import BuildContext
 from collage.backends.cutlass.families import KernelSource
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.profiler import GpuProfiler, gpu_profiler
-from collage.backends.cutlass.tuning import Job
+from collage.backends.cutlass.question import Job
 from collage.backends.cutlass.turns import GpuPlace
 from collage.backends.cutlass.unit import Unit
 from collage.backends.devices import CUDA

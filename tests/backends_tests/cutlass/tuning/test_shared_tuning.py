@@ -17,7 +17,8 @@ from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import ReplayMissError
 from collage.backends.cutlass.families import Configuration, KernelSpec
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.cutlass.tuning import SCHEMA, Job, Outcome, Tuner
+from collage.backends.cutlass.question import Job
+from collage.backends.cutlass.tuning import SCHEMA, Outcome, Tuner
 from collage.backends.storage import TuningStore, read_findings
 from tests.backends_tests.cutlass.test_sharing import transformer
 from tests.backends_tests.cutlass.tuning.fake_profiler import (

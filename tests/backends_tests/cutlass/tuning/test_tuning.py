@@ -21,15 +21,9 @@ from collage.backends.cutlass.families.gemm.configurations import (
 from collage.backends.cutlass.families.gemm.family import family, spec_of
 from collage.backends.cutlass.families.gemm.patterns import Form
 from collage.backends.cutlass.options import CutlassOptions
-from collage.backends.cutlass.tuning import (
-    SCHEMA,
-    TRIALS_IN_A_HURRY,
-    Job,
-    Outcome,
-    Question,
-    Tuner,
-    judge,
-)
+from collage.backends.cutlass.question import Job, Question
+from collage.backends.cutlass.trials import GUESSES_IN_A_HURRY
+from collage.backends.cutlass.tuning import SCHEMA, Outcome, Tuner, judge
 from collage.backends.storage import TuningStore
 from tests.backends_tests.cutlass.reading import problem
 from tests.backends_tests.cutlass.tuning.fake_profiler import SAMPLE, FakeProfiler
@@ -37,6 +31,7 @@ from tests.backends_tests.cutlass.tuning.fake_profiler import SAMPLE, FakeProfil
 pytestmark = pytest.mark.cuda  # the log's keys hold CUTLASS's version
 
 ARCH = "sm_90a"
+LENGTHS = (1, 16, 100, 128, 400, 1024, 2048, 3152, 8192)
 
 
 def question(
@@ -178,10 +173,10 @@ def test_in_a_hurry_few_are_tried_and_the_faster_is_taken(tmp_path: Path) -> Non
     assert hurried.choose([asked]) == {asked.spec: best}
     assert [job.configuration for job in profiler.asked] == list(asked.configurations[:2])
     assert hurried.choose([asked]) == {asked.spec: best}
-    assert len(profiler.asked) == TRIALS_IN_A_HURRY
+    assert len(profiler.asked) == GUESSES_IN_A_HURRY
 
     assert tuner(tmp_path / "log", profiler, replay=True).choose([asked]) == {asked.spec: best}
-    assert len(profiler.asked) == TRIALS_IN_A_HURRY
+    assert len(profiler.asked) == GUESSES_IN_A_HURRY
 
     patient = FakeProfiler(favour(asked.configurations[3]))
     found = tuner(tmp_path / "log", patient).choose([asked])
@@ -189,18 +184,35 @@ def test_in_a_hurry_few_are_tried_and_the_faster_is_taken(tmp_path: Path) -> Non
     assert len(patient.asked) == len(asked.configurations)
     # What is known is used, however much time there was to find it out.
     assert tuner(tmp_path / "log", profiler, hurried=True).choose([asked]) == found
-    assert len(profiler.asked) == TRIALS_IN_A_HURRY
+    assert len(profiler.asked) == GUESSES_IN_A_HURRY
 
 
-def test_in_a_hurry_those_that_fail_do_not_count(tmp_path: Path) -> None:
+def test_in_a_hurry_more_are_tried_where_none_runs(tmp_path: Path) -> None:
     asked = question(128, 768, 768)
-    broken = asked.configurations[0]
+    broken = asked.configurations[:GUESSES_IN_A_HURRY]
     profiler = FakeProfiler(
-        lambda job: Outcome(error="misaligned") if job.configuration == broken else Outcome(1e-6)
+        lambda job: Outcome(error="misaligned") if job.configuration in broken else Outcome(1e-6)
     )
     chosen = tuner(tmp_path / "log", profiler, hurried=True).choose([asked])
-    assert chosen == {asked.spec: asked.configurations[1]}
-    assert [job.configuration for job in profiler.asked] == list(asked.configurations[:3])
+    assert chosen == {asked.spec: asked.configurations[GUESSES_IN_A_HURRY]}
+    tried = [job.configuration for job in profiler.asked]
+    assert tried == list(asked.configurations[: 2 * GUESSES_IN_A_HURRY])
+
+
+def test_what_was_left_out_as_lonely_is_not_measured_later(tmp_path: Path) -> None:
+    asked = [question(m, 768, 768) for m in LENGTHS]
+    profiler = FakeProfiler(lambda job: Outcome(1e-6, SAMPLE))
+    chosen = tuner(tmp_path / "log", profiler).choose(asked)
+    tried = dict.fromkeys(asked, 0)
+    for job in profiler.asked:
+        tried[next(q for q in asked if q.spec == job.spec)] += 1
+    lonely = [q for q, count in tried.items() if count < len(q.configurations)]
+    assert lonely
+    again = FakeProfiler(favour(lonely[0].configurations[-1]))
+    assert tuner(tmp_path / "log", again).choose(lonely[:1]) == {
+        lonely[0].spec: chosen[lonely[0].spec]
+    }
+    assert again.asked == []
 
 
 def test_failures_are_recorded_and_none_left_is_an_error(tmp_path: Path) -> None:
