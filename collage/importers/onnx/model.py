@@ -21,7 +21,7 @@ from collage.importers.onnx.deciding import require_undecided
 from collage.importers.onnx.fold import attach_weights, detach_weights, fold, weight_inputs
 from collage.importers.onnx.functions import expand_functions
 from collage.importers.onnx.known import fold_known
-from collage.importers.onnx.maps import with_numbers_for_labels, without_maps
+from collage.importers.onnx.labels import with_numbers_for_labels, without_maps
 from collage.importers.onnx.narrow import fill_in_sparse, weights_of, widen_narrow
 from collage.importers.onnx.shapes import concretize, real_inputs
 from collage.importers.onnx.soundness import require_text, require_whole

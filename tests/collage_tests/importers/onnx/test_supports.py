@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from collage.backends.contract.errors import ModelError
-from collage.importers import load_model
 from tests.collage_tests.importers.onnx.onnx_models import (
     Array,
     by_importer,
@@ -70,20 +68,14 @@ def test_classifiers(kernel: str, counts: list[int], after: str) -> None:
     compare("SVMClassifier", ["label", "scores"], fresh(9, _FEATURES), **attributes)
 
 
-def test_probabilities_of_two_classes() -> None:
-    """onnxruntime finds them by iteration, and chooses by the score."""
-    attributes = machine("RBF", (1, 5), 5, 1) | {"vectors_per_class": [3, 2]}
-    attributes |= {"classlabels_ints": [4, 9], "prob_a": [-1.5], "prob_b": [0.2]}
-    compare("SVMClassifier", ["label", "scores"], fresh(9, _FEATURES), 8e-3, **attributes)
-
-
-def test_probabilities_of_more_classes_are_refused() -> None:
-    attributes = machine("RBF", (2, 6), 6, 3) | {"vectors_per_class": [2, 2, 2]}
-    attributes |= {"classlabels_ints": [0, 1, 2], "prob_a": [-1.0] * 3, "prob_b": [0.0] * 3}
-    node = helper.make_node("SVMClassifier", ["x"], ["l", "s"], domain=_DOMAIN, **attributes)
-    x = fresh(9, _FEATURES)
-    with pytest.raises(ModelError, match="probabilities of more than two classes"):
-        load_model(model_of([node], {"x": x}, ["l", "s"], beyond=_DOMAIN))
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_probabilities(classes: int) -> None:
+    """They are found by iteration until they change by little, and classes by the scores."""
+    pairs = classes * (classes - 1) // 2
+    attributes = machine("RBF", (classes - 1, 3 * classes), 3 * classes, pairs)
+    attributes |= {"vectors_per_class": [3] * classes, "classlabels_ints": [*range(classes)]}
+    attributes |= {"prob_a": (-(fresh(pairs) ** 2)).tolist(), "prob_b": fresh(pairs).tolist()}
+    compare("SVMClassifier", ["label", "scores"], fresh(40, _FEATURES), **attributes)
 
 
 @pytest.mark.parametrize("kind", ["int64", "float32"])

@@ -94,6 +94,17 @@ def test_regression(has_base: bool, targets: int, how: str) -> None:
     _compare("TreeEnsembleRegressor", table(50, 6), ["y"], given)
 
 
+@pytest.mark.parametrize("how", ["SUM", "AVERAGE", "MIN", "MAX"])
+@pytest.mark.parametrize("targets", [1, 2])
+def test_leaves_that_say_several_numbers(targets: int, how: str) -> None:
+    given = regression(trees(3, 2, 4), targets, aggregate_function=how)
+    for name in ("treeids", "nodeids", "ids"):
+        given[f"target_{name}"] = given[f"target_{name}"] * 2
+    more = np.random.default_rng().uniform(-1, 1, len(given["target_weights"]))
+    given["target_weights"] = [*given["target_weights"], *more.tolist()]
+    _compare("TreeEnsembleRegressor", table(33, 4), ["y"], given)
+
+
 @pytest.mark.parametrize("mode", _MODES)
 def test_every_comparison_at_thresholds_and_without_numbers(mode: str) -> None:
     _compare("TreeEnsembleRegressor", table(90, 4), ["y"], regression(trees(5, 3, 4, [mode]), 1))
@@ -242,8 +253,8 @@ def test_labels_that_are_strings_are_given_as_numbers(caplog: pytest.LogCaptureF
     assert "'label' has strings" in caplog.text and "'rose', 'iris', 'tulip'" in caplog.text
 
 
-def test_labels_that_are_strings_and_computed_with_are_refused() -> None:
-    attributes = _classes(3, 5)
+def test_labels_that_are_strings_are_looked_up_by_their_numbers() -> None:
+    attributes, x = _classes(3, 5), table(20, 4)
     attributes["classlabels_strings"] = ["rose", "iris", "tulip"]
     del attributes["classlabels_int64s"]
     nodes = [
@@ -253,10 +264,9 @@ def test_labels_that_are_strings_and_computed_with_are_refused() -> None:
             **{"domain": _DOMAIN, "keys_strings": ["rose"], "values_int64s": [4]},
         ),
     ]
-    model = model_of(nodes, {"x": table(2, 4)}, ["label", "s"], beyond=_DOMAIN)
+    model = model_of(nodes, {"x": x}, ["label", "s"], beyond=_DOMAIN)
     model.opset_import[-1].version = 2
-    with pytest.raises(ModelError, match="string"):
-        load_model(model)
+    require_same(by_importer(model, {"x": x}), by_onnxruntime(model, {"x": x}))
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,14 @@ class Forest:
             found.append(np.unique(np.concatenate(leaves)))
         return found
 
+    def first_said(self) -> Forest:
+        """Itself with the first number of each leaf alone, which is all that onnxruntime reads
+        where there is one target: scikit-learn's exporter writes places of leaves several times."""
+        _, first = np.unique(self.leaves, return_index=True)
+        first.sort()
+        said = (self.leaves[first], self.targets[first], self.weights[first])
+        return Forest(self.branches, self.roots, *said)
+
     def required(self, features: int, targets: int) -> Forest:
         """Itself, where it is made of trees that look at what is there.
 

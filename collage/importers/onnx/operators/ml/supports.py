@@ -8,6 +8,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
+from collage.importers.onnx.operators.ml.coupled import coupled
 from collage.importers.onnx.operators.ml.tables import labels, rows, transformed, vector
 from collage.importers.onnx.operators.node import (
     Array,
@@ -75,9 +76,7 @@ def _classifier(node: Node) -> relax.Expr:
     scores = _scores_of_pairs(node, counts)
     chosen = labels(node, _winners(node, scores, classes), "classlabels_ints")
     if "prob_a" in node.attributes:
-        if classes != 2:
-            raise Refused("probabilities of more than two classes, which are found by iteration")
-        scores = _probabilities(node, scores)
+        scores = coupled(node, _probabilities(node, scores), classes)
     elif classes == 2:
         if node.text("post_transform", "NONE") == "SOFTMAX":
             raise Refused("a softmax of one score")
@@ -117,13 +116,11 @@ def _scores_of_pairs(node: Node, counts: list[int]) -> relax.Expr:
 
 
 def _probabilities(node: Node, scores: relax.Expr) -> relax.Expr:
-    """Of both classes, by a sigmoid that was fitted to the scores."""
+    """Of the first class of each pair, by a sigmoid that was fitted to the scores."""
     emit = node.emit
-    slope, offset = (float(vector(node, name)[0]) for name in ("prob_a", "prob_b"))
-    bent = emit(op.multiply(scores, const(-slope, "float32")))
-    first = emit(op.sigmoid(emit(op.subtract(bent, const(offset, "float32")))))
-    first = emit(op.clip(first, _LEAST, 1 - _LEAST))
-    return emit(op.concat([first, emit(op.subtract(const(1.0, "float32"), first))], 1))
+    slopes, offsets = (fixed_tensor(-vector(node, name)) for name in ("prob_a", "prob_b"))
+    first = emit(op.sigmoid(emit(op.add(emit(op.multiply(scores, slopes)), offsets))))
+    return emit(op.clip(first, _LEAST, 1 - _LEAST))
 
 
 SUPPORTS = {"SVMClassifier": _classifier, "SVMRegressor": _regressor}

@@ -18,7 +18,13 @@ from collage.importers.onnx.operators.node import (
     shape_of,
 )
 
-_COMBINED = {"SUM": "sum", "AVERAGE": "sum", "MIN": "min", "MAX": "max"}
+_COMBINED = {
+    "SUM": ("sum", np.add, 0.0),
+    "AVERAGE": ("sum", np.add, 0.0),
+    "MIN": ("min", np.minimum, np.inf),
+    "MAX": ("max", np.maximum, -np.inf),
+}
+"""What combines trees, what the numbers of one leaf, and what changes nothing."""
 _LATER_COMBINED = ("AVERAGE", "SUM", "MIN", "MAX")
 _LATER_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
@@ -35,15 +41,14 @@ def _said(
     node: Node, x: relax.Expr, trees: Forest, weights: Array, count: int, how: str
 ) -> relax.Expr:
     """What all trees say: (rows, count); where nobody says anything, what changes nothing."""
-    combined = _COMBINED[how]
-    fill = {"sum": 0.0, "min": np.inf, "max": -np.inf}[combined]
-    if count == 1:
-        # Without others a leaf that says nothing says zero.
-        fill = 0.0
+    combined, within, neutral = _COMBINED[how]
     spoken = np.zeros((len(trees.branches.features), count), "bool")
     spoken[trees.leaves, trees.targets] = True
-    numbers = np.where(spoken, 0, fill).astype(weights.dtype)
-    np.add.at(numbers, (trees.leaves, trees.targets), weights)
+    numbers = np.full(spoken.shape, neutral, weights.dtype)
+    within.at(numbers, (trees.leaves, trees.targets), weights)
+    if count == 1:
+        # Without others a leaf that says nothing says zero.
+        numbers[~spoken] = 0
     alone = _alone(trees, spoken)
     values = numbers if alone is None else _of_their_targets(trees, numbers, alone)
     operands = packed(trees.branches, trees.roots, values=values, targets=alone)
@@ -101,6 +106,8 @@ def _targets(
 ) -> relax.Expr:
     """What a regressor gives, before it is transformed: (rows, count)."""
     emit, dtype = node.emit, str(trees.weights.dtype)
+    if count == 1:
+        trees = trees.first_said()
     scores = _said(node, x, trees, trees.weights, count, how)
     given = emit(op.add(scores, fixed_tensor(base))) if base.size else scores
     if count > 1 and not _surely_spoken(trees, count).all():
