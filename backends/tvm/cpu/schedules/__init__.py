@@ -27,10 +27,10 @@ from collage.backends.tvm.cpu.schedules import (
     generic,
     matmul,
     pieces,
-    reduction,
-    rowwise,
     transpose,
 )
+from collage.backends.tvm.cpu.schedules.overlapping import cut_overlapping
+from collage.backends.tvm.cpu.schedules.reductions import along_memory, rowwise
 
 __all__ = ["SCHEDULE_ATTR", "Machine", "schedule_function"]
 
@@ -47,7 +47,7 @@ _FAMILIES: tuple[tuple[str, Callable[..., tirx.PrimFunc | Refusal]], ...] = (
     ("matmul", matmul.schedule),
     ("pieces", pieces.schedule),
     ("rowwise", rowwise.schedule),
-    ("reduction", reduction.schedule),
+    ("reduction", along_memory.schedule),
     ("transpose", transpose.schedule),
     ("generic", generic.schedule),
 )
@@ -82,4 +82,6 @@ def schedule_function(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     """
     attempts = [(name, functools.partial(family, machine=machine)) for name, family in _FAMILIES]
     scheduled, refusals = first_fitting(func, attempts, _ERRORS)
-    return scheduled or func.with_attr(SCHEDULE_ATTR, "; ".join(["none", *refusals]))
+    if scheduled is not None:
+        return cut_overlapping(scheduled)
+    return func.with_attr(SCHEDULE_ATTR, "; ".join(["none", *refusals]))

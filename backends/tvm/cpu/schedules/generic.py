@@ -14,6 +14,7 @@ from tvm import s_tir, tirx
 from tvm.ir import TensorLoad
 
 from collage.backends.tvm.common.blocks import (
+    PARALLEL_MIN_WORK,
     Axis,
     axes_of,
     buffer_stride,
@@ -34,6 +35,7 @@ from collage.backends.tvm.common.inlining import (
     reads_indices,
 )
 from collage.backends.tvm.common.machine import Machine
+from collage.backends.tvm.cpu.schedules.overlapping import overlapping
 
 _WINDOW_STEP = 4
 _LONG_REDUCTION = 16
@@ -106,13 +108,20 @@ def _schedule_spatial(
     ):
         first -= 1
     inner = fuse_all(sch, loops[first:])
+    whole = loop_extent(sch, inner) % lanes == 0
+    fills = _fills_vectors(sch.get(block), axes[-1])
+    if first == 0 and fills and not whole and overlapping(sch, block, inner, lanes):
+        if work >= PARALLEL_MIN_WORK and machine.num_threads > 1:
+            sch.parallel(inner)
+        return
     if first == 0:
         outer, inner = _split_chunks(sch, inner, lanes, machine)
     else:
         outer = fuse_all(sch, loops[:first])
-    # Loops with a remainder are left to LLVM: cut by a predicate they take three times as long.
-    if _fills_vectors(sch.get(block), axes[-1]) and loop_extent(sch, inner) % lanes == 0:
+    if fills and whole:
         vectorize(sch, inner, lanes)
+    elif fills:
+        overlapping(sch, block, inner, lanes)
     parallelize(sch, outer, machine, work)
 
 

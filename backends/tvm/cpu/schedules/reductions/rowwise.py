@@ -14,7 +14,6 @@ from tvm import s_tir, tirx
 
 from collage.backends.tvm.common.blocks import (
     PARALLEL_MIN_WORK,
-    Axis,
     axes_of,
     element_dtype,
     fuse_all,
@@ -26,11 +25,21 @@ from collage.backends.tvm.common.blocks import (
 from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.common.inlining import inline_stages, is_elementwise, reads_indices
 from collage.backends.tvm.common.machine import Machine
-from collage.backends.tvm.cpu.schedules.reduction import (
+from collage.backends.tvm.cpu.schedules.overlapping import overlapping
+from collage.backends.tvm.cpu.schedules.reductions.along_memory import (
     finish_partial,
     is_contiguous,
     neighbours,
 )
+from collage.backends.tvm.cpu.schedules.reductions.tails import (
+    Cut,
+    lanes_of,
+    may_overlap,
+    reduce_in_whole_vectors,
+)
+
+_LEAST = 4
+"""Lanes of a vector that is worth it."""
 
 
 def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
@@ -52,17 +61,20 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     lead = _lead_axes(sch, blocks, machine)
     if isinstance(lead, Refusal):
         return lead
-    *producers, last = blocks
     work = sum(size_of(axes_of(sch, block) or ()) for block in blocks)
+    cuts = [_cut(sch, block, machine) for block in blocks]
+    ends = {number: cut.lanes for number, cut in enumerate(cuts) if cut.ending}
+    if ends:
+        sch = s_tir.Schedule(reduce_in_whole_vectors(sch.mod["main"], ends))
+        blocks = root_blocks(sch)
+    *producers, last = blocks
     partials: list[Any] = []
     stages: list[Any] = []
-    for block in producers:
-        axes = axes_of(sch, block) or []
-        if any(axis.reduce for axis in axes):
-            partial = _split_reduction(sch, block, axes, machine)
-            if partial is not None:
-                stages.append(partial)
-                partials.append(partial)
+    for number, block in enumerate(producers):
+        if cuts[number].lanes:
+            partial = _split_reduction(sch, block, cuts[number])
+            stages.append(partial)
+            partials.append(partial)
         stages.append(block)
 
     loops = sch.get_loops(last)
@@ -118,39 +130,42 @@ def _lead_axes(sch: s_tir.Schedule, blocks: list[Any], machine: Machine) -> int 
     return max(lead, 1)
 
 
-def _split_reduction(
-    sch: s_tir.Schedule, block: Any, axes: list[Axis], machine: Machine
-) -> Any | None:
-    """Make one partial result per lane; None where the axis does not divide into vectors.
-
-    (A remainder would need a predicate, which ``compute_at`` drops on such a stage.)
-    """
-    stmt = sch.get(block)
-    widest = machine.lanes(str(stmt.reads[0].source.dtype))
-    loops, extent = sch.get_loops(block), axes[-1].extent
-    if extent % widest:
-        # Neighbours that lie one behind the other are counted through as one: 8 by 999 by sixteens.
-        along = neighbours(sch, block, axes)
-        joined = math.prod(axis.extent for axis in axes[-along:])
-        if along > 1 and _fitting(joined, widest) > _fitting(extent, widest):
-            loops[-along:] = [sch.fuse(*loops[-along:])]
-            extent = joined
-    lanes = _fitting(extent, widest)
-    if not lanes or extent < 2 * lanes:
-        return None
-    _, lane = sch.split(loops[-1], [None, lanes])
-    return sch.rfactor(lane, factor_axis=len(stmt.writes[0].source.shape))
+def _cut(sch: s_tir.Schedule, block: Any, machine: Machine) -> Cut:
+    """How a reduction is cut; without lanes where a stage is none, or too short."""
+    axes, stmt = axes_of(sch, block) or [], sch.get(block)
+    if not any(axis.reduce for axis in axes):
+        return Cut(0, 0)
+    widest, own = machine.lanes(str(stmt.reads[0].source.dtype)), axes[-1].extent
+    lanes, ending = lanes_of(own, widest, _LEAST)
+    if ending and (len(sch.get_loops(block)) != len(axes) or not may_overlap(stmt)):
+        lanes, ending = 0, False
+    # Neighbours that lie one behind the other are counted through as one: 8 by 999 by sixteens.
+    along = neighbours(sch, block, axes)
+    joined = math.prod(axis.extent for axis in axes[-along:])
+    of_all, uneven = lanes_of(joined, widest, _LEAST)
+    fewer = not lanes or joined // max(of_all, 1) < joined // own * -(-own // lanes)
+    if along > 1 and of_all and not uneven and fewer:
+        return Cut(len(axes) - along, of_all)
+    return Cut(len(axes) - 1, lanes, ending)
 
 
-def _fitting(extent: int, widest: int) -> int:
-    """The most lanes, down to four, that divide an extent; 0 where none do."""
-    return next((n for n in range(widest, 3, -1) if extent % n == 0), 0)
+def _split_reduction(sch: s_tir.Schedule, block: Any, cut: Cut) -> Any:
+    """Make one partial result per lane."""
+    loops = sch.get_loops(block)
+    lane = loops[-1]
+    if not cut.ending:
+        _, lane = sch.split(fuse_all(sch, loops[cut.first :]), [None, cut.lanes])
+    return sch.rfactor(lane, factor_axis=len(sch.get(block).writes[0].source.shape))
 
 
 def _vectorize_row(sch: s_tir.Schedule, block: Any, machine: Machine) -> None:
     """Vectorize an elementwise stage's innermost loop inside of the row loop."""
     loops = sch.get_loops(block)[1:]
     lanes = machine.lanes(element_dtype(sch, block))
-    # LLVM makes vectors of a row with a remainder: cut by a predicate it takes three times as long.
-    if loops and loop_extent(sch, loops[-1]) % lanes == 0:
+    if not loops:
+        return
+    # Cut by a predicate a row with a remainder takes three times as long as what LLVM makes of it.
+    if loop_extent(sch, loops[-1]) % lanes == 0:
         vectorize(sch, loops[-1], lanes)
+    else:
+        overlapping(sch, block, loops[-1], lanes)

@@ -30,6 +30,11 @@ from collage.backends.tvm.common.families import OTHER_KIND, Refusal
 from collage.backends.tvm.common.inlining import inline_stages, reads_indices
 from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules.generic import schedule_stage
+from collage.backends.tvm.cpu.schedules.reductions.tails import (
+    Cut,
+    may_overlap,
+    reduce_in_whole_vectors,
+)
 
 _LONG = 32
 """Vectors of a row from which on several are added up at once: an addition takes four cycles."""
@@ -54,18 +59,25 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     """
     sch = s_tir.Schedule(func)
     inline_stages(sch)
-    found = False
     for block in root_blocks(sch):
         if not sch.get_loops(block):
             sch.add_unit_loop(block)  # Beside a stage without any loop TVM cannot do an rfactor.
-    for block in root_blocks(sch):
+    cuts: dict[int, Cut] = {}
+    for number, block in enumerate(root_blocks(sch)):
         axes = axes_of(sch, block) or []
-        if _runs_along_memory(sch, block, axes, machine):
-            _schedule_row_sums(sch, block, axes, machine)
-            found = True
+        if _runs_along_memory(sch, block, axes):
+            cuts[number] = _cut(sch, block, axes, machine)
+    if not any(cut.lanes for cut in cuts.values()):
+        return OTHER_KIND
+    ends = {number: cut.lanes for number, cut in cuts.items() if cut.ending}
+    if ends:
+        sch = s_tir.Schedule(reduce_in_whole_vectors(sch.mod["main"], ends))
+    for number, block in enumerate(root_blocks(sch)):
+        if number in cuts and cuts[number].lanes:
+            _schedule_row_sums(sch, block, cuts[number], machine)
         else:
             schedule_stage(sch, block, machine)
-    return sch.mod["main"] if found else OTHER_KIND
+    return sch.mod["main"]
 
 
 def is_contiguous(sch: s_tir.Schedule, block: Any, axis: Axis) -> bool:
@@ -141,17 +153,26 @@ def finish_partial(sch: s_tir.Schedule, partial: Any, outer: int = 1) -> None:
         sch.vectorize(init_lane)
 
 
-def _runs_along_memory(
-    sch: s_tir.Schedule, block: Any, axes: Sequence[Axis], machine: Machine
-) -> bool:
+def _cut(sch: s_tir.Schedule, block: Any, axes: Sequence[Axis], machine: Machine) -> Cut:
+    widest = machine.lanes(element_dtype(sch, block))
+    first = _merged(sch, block, axes)
+    whole = Cut(first, _lanes(_extent(axes[first:]), widest))
+    extent = axes[-1].extent
+    steps = -(-extent // widest) * _extent(axes[first:-1])
+    if extent <= widest or extent % widest == 0 or not may_overlap(sch.get(block)):
+        return whole
+    if whole.lanes and steps >= _extent(axes[first:]) // whole.lanes:
+        return whole
+    at_once = _AT_ONCE if extent >= _LONG * widest * _AT_ONCE else 1
+    return Cut(len(axes) - 1, widest * at_once, ending=True)
+
+
+def _runs_along_memory(sch: s_tir.Schedule, block: Any, axes: Sequence[Axis]) -> bool:
     if not axes or not axes[-1].reduce or len(sch.get_loops(block)) != len(axes):
         return False
     if [axis.reduce for axis in axes] != sorted(axis.reduce for axis in axes):
         return False
-    if reads_indices(sch.get(block)) or not is_contiguous(sch, block, axes[-1]):
-        return False
-    merged = _merged(sch, block, axes)
-    return _lanes(_extent(axes[merged:]), machine.lanes(element_dtype(sch, block))) > 0
+    return not reads_indices(sch.get(block)) and is_contiguous(sch, block, axes[-1])
 
 
 def _merged(sch: s_tir.Schedule, block: Any, axes: Sequence[Axis]) -> int:
@@ -187,22 +208,23 @@ def _lanes(extent: int, widest: int) -> int:
     return lanes if extent >= 2 * lanes else 0
 
 
-def _schedule_row_sums(
-    sch: s_tir.Schedule, block: Any, axes: Sequence[Axis], machine: Machine
-) -> None:
+def _schedule_row_sums(sch: s_tir.Schedule, block: Any, cut: Cut, machine: Machine) -> None:
+    axes = axes_of(sch, block) or []
     work = size_of(axes)
     results = size_of([axis for axis in axes if not axis.reduce])
-    lanes = _lanes(
-        _extent(axes[_merged(sch, block, axes) :]), machine.lanes(element_dtype(sch, block))
-    )
     spatial = sum(not axis.reduce for axis in axes)
     loops = sch.get_loops(block)
-    row = fuse_all(sch, loops[_merged(sch, block, axes) :])
-    before = list(loops[spatial : _merged(sch, block, axes)])
+    if cut.ending:
+        row, before = loops[-2], list(loops[spatial:-2])
+    else:
+        row, before = fuse_all(sch, loops[cut.first :]), list(loops[spatial : cut.first])
+    lanes = 1 if cut.ending else cut.lanes
     pieces = _pieces(sch, [*before, row], lanes, results, work, machine)
     if pieces is not None:
         block = sch.rfactor(pieces, factor_axis=0)
-    _, lane = sch.split(sch.get_loops(block)[-1], [None, lanes])
+    lane = sch.get_loops(block)[-1]
+    if not cut.ending:
+        _, lane = sch.split(lane, [None, cut.lanes])
     places = len(sch.get(block).writes[0].source.shape)
     partial = sch.rfactor(lane, factor_axis=places)
     *outer, lanes_left = sch.get_loops(block)
