@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
-from torch.export.graph_signature import TensorArgument
+from torch.export.graph_signature import OutputKind, TensorArgument
 
 from collage.importers.torch.operators import decompositions
 from collage.importers.torch.operators.complex.converters import has_complex
@@ -107,22 +107,30 @@ def taken_apart(
     return program
 
 
+def _results(program: torch.export.ExportedProgram) -> list[int]:
+    """Where the module's own results stand, behind what it writes into."""
+    specs = program.graph_signature.output_specs
+    return [place for place, spec in enumerate(specs) if spec.kind == OutputKind.USER_OUTPUT]
+
+
 def _kinds_of_outputs(program: torch.export.ExportedProgram) -> list[torch.dtype | None]:
-    found = program.graph.output_node().args[0]
+    outputs = program.graph.output_node().args[0]
+    found = [outputs[place] for place in _results(program)]
     values = [each.meta.get("val") if isinstance(each, torch.fx.Node) else None for each in found]
     return [value.dtype if isinstance(value, torch.Tensor) else None for value in values]
 
 
 def _give_kinds(program: torch.export.ExportedProgram, kinds: list[torch.dtype | None]) -> None:
-    """Outputs in the types that they had before.
+    """Results in the types that they had before.
 
     Under autocast PyTorch keeps operators whole that it takes apart as it runs them, and forgets
     to round what their parts are given: an einsum stays in float32.
     """
     end = program.graph.output_node()
     outputs, specs = list(end.args[0]), program.graph_signature.output_specs
-    for place, (now, kind) in enumerate(zip(_kinds_of_outputs(program), kinds, strict=True)):
-        if now == kind or now is None or kind is None:
+    now = _kinds_of_outputs(program)
+    for place, mine, kind in zip(_results(program), now, kinds, strict=True):
+        if mine == kind or mine is None or kind is None:
             continue
         with program.graph.inserting_before(end):
             cast = program.graph.call_function(

@@ -120,6 +120,13 @@ class _Importer(ExportedProgramImporter):
     def block_builder(self, builder: relax.BlockBuilder | None) -> None:
         self._builder = None if builder is None else _TypeKeepingBuilder()
 
+    @staticmethod
+    def _convert_pytorch_tensor_to_tvm(tensor_value: torch.Tensor) -> Any:
+        """TVM's goes by way of numpy where elements lie in another order, which has no bfloat16."""
+        dense = tensor_value if tensor_value.layout == torch.strided else tensor_value.to_dense()
+        plain = dense.resolve_conj().resolve_neg().contiguous()
+        return ExportedProgramImporter._convert_pytorch_tensor_to_tvm(plain)
+
     def emit(self, expr: relax.Expr) -> relax.Var:
         """Bind an expression to a variable."""
         return self.block_builder.emit(expr)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
+
+from collage.backends.contract.errors import ModelError
+
+_MOST = 0.1
+"""Of its size, what a result may be off by. Both sides run the same kernels; rounding alone, of
+kernels that PyTorch joins where it runs a module at once, is far below."""
 
 
 @contextmanager
@@ -14,6 +22,8 @@ def as_run_at_once() -> Iterator[None]:
 
     An encoder of transformers leaves padded places out, whose results are zeros then; traced, it
     computes something there. Distributions do not look whether their parameters are possible.
+    Nor is a mask of transformers looked at, whether it leaves out what comes later and nothing
+    else: it is applied as it is.
 
     Examples
     --------
@@ -27,7 +37,100 @@ def as_run_at_once() -> Iterator[None]:
         _exchange(stack, encoder, "forward", _with_zeros(encoder.forward))
         _exchange(stack, distribution, "_validate_args", False)
         _exchange(stack, torch.nn.Module, "to", _as_it_is(torch.nn.Module.to))
+        _exchange(stack, torch.nn.modules.transformer, "_detect_is_causal_mask", _as_is_said)
         yield
+
+
+def require_same(
+    program: Any,
+    module: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    changed: Callable[[Any], AbstractContextManager[None]],
+) -> None:
+    """Hold what was traced against the module itself, on the example inputs.
+
+    Where one of them cannot be run there is nothing to compare.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        What was traced.
+    module : torch.nn.Module
+        In evaluation mode. A copy of it runs, which shares the parameters that nothing writes into.
+    args, kwargs : tuple and mapping
+        The example inputs.
+    changed : callable
+        What is changed in a module so that its results are plain ones.
+
+    Raises
+    ------
+    ModelError
+        When a result differs: code of the model asks whether it is traced.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from contextlib import nullcontext
+    >>> x, relu = torch.ones(3), torch.nn.ReLU()
+    >>> program = torch.export.export(relu, (x,))
+    >>> require_same(program, relu, (x,), {}, lambda module: nullcontext())
+    """
+    import torch
+    from torch.utils import _pytree
+
+    def results(called: Any) -> list[Any]:
+        own_args, own_kwargs = copy.deepcopy((args, kwargs))
+        torch.manual_seed(0)
+        leaves = _pytree.tree_leaves(called(*own_args, **own_kwargs))
+        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+    try:
+        weights = _unwritten(program, module)
+        with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+            warnings.simplefilter("ignore")
+            own = copy.deepcopy(module, dict(weights))
+            with changed(own):
+                wanted = results(own)
+            found = results(copy.deepcopy(program.module(), dict(weights)))
+    except Exception:  # noqa: BLE001 - a model's own code may raise anything
+        return
+    if len(found) != len(wanted):
+        return
+    for place, (mine, theirs) in enumerate(zip(found, wanted, strict=True)):
+        if (off := _off_by(mine, theirs)) > _MOST:
+            raise ModelError(
+                f"what it traces gives something else than the module itself does on the example "
+                f"inputs, result {place} is off by {off:.2g} of its size: code of the model asks "
+                "whether it is traced, or what inputs hold, and then makes up something else, such "
+                "as masks; give all inputs that it can take (attention_mask, token_type_ids)"
+            )
+
+
+def _unwritten(program: Any, module: Any) -> dict[int, Any]:
+    """The parameters that runs leave as they are, by who they are."""
+    from collage.importers.torch.state import writing
+
+    written = {base.name for _, base in writing(program)}
+    specs = program.graph_signature.input_specs
+    targets = {spec.target for spec in specs if spec.arg.name in written}
+    named = list(module.named_parameters(remove_duplicate=False))
+    changed = {id(each) for name, each in named if name in targets}
+    return {id(each): each for _, each in named if id(each) not in changed}
+
+
+def _off_by(mine: Any, theirs: Any) -> float:
+    """Relative to the size of what the module gives; of whole numbers, how many differ."""
+    import torch
+
+    if mine.shape != theirs.shape or mine.dtype != theirs.dtype or not theirs.numel():
+        return 0.0
+    if not theirs.is_floating_point():
+        return float((mine != theirs).double().mean())
+    both = torch.isfinite(mine) & torch.isfinite(theirs)
+    size = theirs[both].double().pow(2).mean().sqrt()
+    gap = (mine[both].double() - theirs[both].double()).pow(2).mean().sqrt()
+    return float(gap / size) if size > 0 else 0.0
 
 
 def _as_it_is(to: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,6 +149,10 @@ def _as_it_is(to: Callable[..., Any]) -> Callable[..., Any]:
         return to(self, *args, **kwargs) if changed or order is not None else self
 
     return moved
+
+
+def _as_is_said(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+    return is_causal is True
 
 
 def _exchange(stack: ExitStack, owner: Any, name: str, new: Any) -> None:

@@ -25,7 +25,7 @@ from collage.importers.torch.exporting.caches import (
     without_cache,
 )
 from collage.importers.torch.exporting.derivatives import noticing, written_out
-from collage.importers.torch.exporting.eager import as_run_at_once
+from collage.importers.torch.exporting.eager import as_run_at_once, require_same
 from collage.importers.torch.exporting.numbers import has_numbers, known_numbers
 from collage.importers.torch.exporting.reasons import gives_unknown, reason_of_failure, scripted
 from collage.structure import FixedTensor
@@ -148,6 +148,9 @@ def export_module(
             with noticing() as derivatives, changed(module):
                 program = _exported(module, args, kwargs, dynamic_shapes, strict=strict)
             if not derivatives:
+                plain = without_cache if without_cache in _parts_of(changed) else plain_caches
+                with _evaluating(module):
+                    require_same(program, module, args, kwargs, plain)
                 sizes = numbers_as_sizes(program)
                 fixed = decided.fixed() if way in followed else ()
                 found = ExportedModule(name, program, inspect.signature(module.forward), fixed)
@@ -175,6 +178,11 @@ def export_module(
     assert failed is not None, "it was tried"
     why = refused or reason_of_failure(failed, dict(module.named_modules()))
     raise ModelError(f"torch.export cannot export '{name}': {why}", value=name) from failed
+
+
+def _parts_of(changed: Any) -> tuple[Any, ...]:
+    """What is changed in a module, and what besides."""
+    return changed, getattr(changed, "keywords", {}).get("changed")
 
 
 def _differentiated(

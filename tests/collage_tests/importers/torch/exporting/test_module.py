@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -235,3 +236,62 @@ def test_what_pytorch_cannot_trace_is_named() -> None:
     given = (rows(9, 2, 5), torch.randint(1, 5, (2, 3)))
     with pytest.raises(ModelError, match=r"what aten\._ctc_loss\.Tensor gives depends on data"):
         load_model(Function(function), example_inputs=given)
+
+
+def test_masks_of_transformers_may_come_in() -> None:
+    """PyTorch looks whether one leaves out all that comes later; it may, or may not."""
+    layer = nn.TransformerDecoderLayer(8, 2, 16)
+
+    class Decoded(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.TransformerDecoder(layer, 2)
+
+        def forward(self, x: Any, memory: Any, mask: Any) -> Any:
+            return self.net(x, memory, tgt_mask=mask)
+
+    def draw() -> tuple[Any, ...]:
+        later = torch.full((5, 5), -torch.inf).triu(1)
+        later[3, 0] = -torch.inf if torch.rand(()) < 0.5 else 0.0
+        return rows(5, 2, 8), rows(6, 2, 8), later
+
+    net = Decoded()
+    for seed in range(4):
+        torch.manual_seed(seed)
+        _agree(net, draw)
+
+
+@pytest.mark.parametrize("traced", [torch.compiler.is_compiling, torch.compiler.is_exporting])
+def test_modules_that_compute_something_else_where_they_are_traced(
+    traced: Callable[[], bool],
+) -> None:
+    """As a language model of pictures that makes up a mask, and none where it runs at once."""
+
+    class Asking(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self, gap: float) -> None:
+            super().__init__()
+            self.gap = gap
+            self.register_buffer("calls", torch.zeros(1))
+            self.seen: list[int] = []
+
+        def forward(self, x: Any) -> Any:
+            self.calls += 1
+            self.seen.append(1)
+            return x * (1 + self.gap) if traced() else x + 0 * self.calls
+
+    inputs = (rows(20),)
+    with pytest.raises(ModelError, match=r"result 0 is off by 0\.25 of its size: code of the mod"):
+        load_model(Asking(0.25), example_inputs=inputs)
+    near = Asking(1e-3)
+    load_model(near, example_inputs=inputs)
+    assert float(near.calls) == 0.0  # What is compared is a copy.
+
+
+def test_weights_of_bfloat16_whose_elements_lie_in_another_order() -> None:
+    net = nn.Conv2d(6, 4, 3).to(torch.bfloat16, memory_format=torch.channels_last).eval()
+    x = rows(2, 6, 5, 5).bfloat16()
+    mod = normalize(load_model(net, example_inputs=(x,)).mod)
+    with torch.no_grad():
+        exact = net.double()(x.double()).numpy()
+    found = evaluate(mod, [x.float().numpy().astype(ml_dtypes.bfloat16)])[0].astype(np.float64)
+    np.testing.assert_allclose(found, exact, rtol=2**-8, atol=1e-2)
