@@ -30,7 +30,14 @@ from collage.backends.tvm.cpu.images.resize import legalize_resize
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
 from collage.backends.tvm.cpu.recurrent import legalize_recurrent
 from collage.backends.tvm.cpu.scatter import legalize_scatter_nd
-from collage.backends.tvm.cpu.schedules import Machine, conv2d, conv_plan, depthwise, matmul
+from collage.backends.tvm.cpu.schedules import (
+    Machine,
+    conv2d,
+    conv_plan,
+    depthwise,
+    flat_depthwise,
+    matmul,
+)
 from collage.backends.tvm.cpu.transposed import transposed_convolutions
 from collage.backends.tvm.cpu.trees import legalize_trees
 from collage.backends.tvm.cpu.volumes import legalize_conv3d
@@ -96,15 +103,23 @@ def _legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call, machine: Mac
     if shape is None:
         return default_legalization(builder, call)
     if depthwise.applies(shape):
-        return _depthwise_convolution(builder, call, shape)
+        return _depthwise_convolution(builder, call, shape, machine)
     return _packed_convolution(builder, call, shape, machine)
 
 
 def _depthwise_convolution(
-    builder: relax.BlockBuilder, call: relax.Call, shape: conv_plan.ConvShape
+    builder: relax.BlockBuilder, call: relax.Call, shape: conv_plan.ConvShape, machine: Machine
 ) -> relax.Expr:
+    lanes = machine.lanes("float32")
+    flat = len(tensor_shape(call) or ()) == 4 and flat_depthwise.pays(shape, lanes)
+
+    def convolved(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+        if flat:
+            return flat_depthwise.compute(x, w, shape, lanes)
+        return depthwise.compute(x, w, shape)
+
     return builder.call_te(
-        lambda x, w: depthwise.compute(x, w, shape),
+        convolved,
         *call.args,
         primfunc_name_hint="depthwise_convolution",
         primfunc_attrs=OUT_FUSABLE,
@@ -142,7 +157,7 @@ def _legalize_conv1d(builder: relax.BlockBuilder, call: relax.Call, machine: Mac
     if shape is None:
         return default_legalization(builder, call)
     if depthwise.applies(shape):
-        return _depthwise_convolution(builder, call, shape)
+        return _depthwise_convolution(builder, call, shape, machine)
     return _packed_convolution(builder, call, shape, machine)
 
 

@@ -50,6 +50,19 @@ CASES = {
     "depthwise half vectors": Case(
         (2, 6, 11, 28), (6, 1, 7, 7), padding=(3, 3, 3, 3), groups=6, family="depthwise"
     ),
+    "depthwise short rows": Case(
+        (2, 5, 7, 7), (5, 1, 3, 3), padding=(1, 1, 1, 1), groups=5, family="depthwise"
+    ),
+    "depthwise many taps": Case(
+        (1, 6, 13, 11), (6, 1, 7, 5), (3, 2), (2, 1, 3, 4), (1, 3), groups=6, family="depthwise"
+    ),
+    "depthwise dilated strided": Case(
+        (1, 4, 20, 17), (4, 1, 5, 5), (2, 3), (4, 4, 3, 2), (3, 2), groups=4, family="depthwise"
+    ),
+    "depthwise one result": Case((1, 9, 7, 7), (9, 1, 7, 7), groups=9, family="depthwise"),
+    "short depth multiplier": Case(
+        (1, 6, 7, 5), (18, 1, 5, 5), padding=(2, 2, 2, 2), groups=6, family="depthwise"
+    ),
     "depth multiplier": Case((1, 6, 9, 9), (12, 1, 3, 3), groups=6, family="depthwise"),
     "large depthwise": Case((1, 5, 20, 20), (5, 1, 9, 9), groups=5),
 }

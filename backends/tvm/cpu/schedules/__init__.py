@@ -24,6 +24,7 @@ from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules import (
     conv2d,
     depthwise,
+    flat_depthwise,
     generic,
     matmul,
     pieces,
@@ -44,6 +45,7 @@ _FAMILIES: tuple[tuple[str, Callable[..., tirx.PrimFunc | Refusal]], ...] = (
     ("written", _written),
     ("conv2d", conv2d.schedule),
     ("depthwise", depthwise.schedule),
+    ("depthwise", flat_depthwise.schedule),
     ("matmul", matmul.schedule),
     ("pieces", pieces.schedule),
     ("rowwise", rowwise.schedule),

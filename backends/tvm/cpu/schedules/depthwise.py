@@ -24,6 +24,7 @@ from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules import generic
 from collage.backends.tvm.cpu.schedules._epilogue import find_block, fold_epilogue
 from collage.backends.tvm.cpu.schedules.conv_plan import ConvShape
+from collage.backends.tvm.cpu.schedules.overlapping import overlapping
 
 _ANNOTATION = "collage.depthwise"
 _MAX_TAPS = 49
@@ -136,6 +137,8 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
     lanes = machine.lanes("float32")
     if stride_w == 1 and loop_extent(sch, w) % lanes == 0:
         vectorize(sch, w, lanes)
+    elif stride_w == 1:
+        overlapping(sch, last, w, lanes)
     # Otherwise LLVM vectorizes the plain loop better: of strided rows it loads whole vectors and
     # picks the lanes, and the end of a row is half a vector, not one element after the other.
     if 8 * work >= PARALLEL_MIN_WORK and machine.num_threads > 1:
