@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import fx
@@ -19,10 +19,12 @@ from tvm.relax import op
 
 from collage.backends.contract.errors import ModelError
 from collage.importers.choosing import places_of_truth
+from collage.importers.torch.distinct import distinct_ones, is_known
 from collage.importers.torch.nodes import depends_on_data, label, numbers_of_kinds
 from collage.importers.torch.operators import regions
 from collage.importers.torch.operators.arguments import Importer, arguments
 from collage.importers.torch.operators.errors import RefusedError
+from collage.importers.torch.operators.segments import counted
 
 aten = torch.ops.aten
 
@@ -55,13 +57,8 @@ def _chosen_rows() -> Any:
     return torch.ops.collage.chosen_rows.default
 
 
-def _is_known(x: torch.Tensor) -> bool:
-    """Whether a tensor has elements, and it is known how many."""
-    return x.dim() > 0 and all(isinstance(n, int) and n > 0 for n in x.shape)
-
-
 def _places(x: torch.Tensor) -> torch.Tensor:
-    if not _is_known(x):
+    if not is_known(x):
         return NotImplemented
     mask = x if x.dtype == torch.bool else x != 0
     found: torch.Tensor = _chosen_rows()(mask, _UNKNOWN)[0]
@@ -76,7 +73,7 @@ def _columns(x: torch.Tensor) -> list[torch.Tensor]:
 def _indexed(x: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
     masks = [one for one in indices if one is not None and one.dtype == torch.bool]
     # Where several masks hold is one number of rows only while the program runs.
-    if len(masks) != 1 or not _is_known(masks[0]):
+    if len(masks) != 1 or not is_known(masks[0]):
         return NotImplemented
     given: list[torch.Tensor | None] = []
     for one in indices:
@@ -92,7 +89,7 @@ def _put(
 ) -> torch.Tensor:
     """``x[mask] = rows``, with as many rows as the mask holds."""
     masks = [one for one in indices if one is not None]
-    if len(masks) != 1 or masks[0].dtype != torch.bool or not _is_known(masks[0]):
+    if len(masks) != 1 or masks[0].dtype != torch.bool or not is_known(masks[0]):
         return NotImplemented
     # One for all of them, or one for each along other axes, is a choice without places.
     if all(isinstance(n, int) for n in values.shape):
@@ -113,52 +110,6 @@ def _selected(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return aten.index.Tensor(x.reshape(-1), [mask.reshape(-1)])
 
 
-def _distinct(
-    x: torch.Tensor,
-    sorted: bool = True,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-) -> tuple[torch.Tensor, ...]:
-    """In ascending order; which of them each element is, and how often there is each."""
-    if not _is_known(x):
-        return cast(tuple[torch.Tensor, ...], NotImplemented)
-    flat = x.reshape(-1)
-    ordered, order = torch.sort(flat, stable=True)
-    fresh = ordered[1:] != ordered[:-1]
-    first = torch.cat([torch.ones_like(fresh[:1]) if len(fresh) else flat[:1] == flat[:1], fresh])
-    found: torch.Tensor = aten.index.Tensor(ordered, [first])
-    inverse, counts = (torch.empty(0, dtype=torch.int64, device=x.device) for _ in range(2))
-    if return_inverse:
-        number = first.to(torch.int64).cumsum(0) - 1
-        inverse = torch.zeros_like(number).scatter(0, order, number).reshape(x.shape)
-    if return_counts:
-        counts = (found.unsqueeze(1) == flat.unsqueeze(0)).sum(1)
-    return found, inverse, counts
-
-
-def _distinct_in_turn(
-    x: torch.Tensor,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    dim: int | None = None,
-) -> tuple[torch.Tensor, ...]:
-    """One for each run of equal values; which run each element is in, and how long they are."""
-    if not _is_known(x) or (dim is not None and x.dim() > 1):
-        return cast(tuple[torch.Tensor, ...], NotImplemented)
-    flat = x.reshape(-1)
-    fresh = flat[1:] != flat[:-1]
-    first = torch.cat([torch.ones_like(fresh[:1]) if len(fresh) else flat[:1] == flat[:1], fresh])
-    found: torch.Tensor = aten.index.Tensor(flat, [first])
-    inverse, counts = (torch.empty(0, dtype=torch.int64, device=x.device) for _ in range(2))
-    number = first.to(torch.int64).cumsum(0) - 1
-    if return_inverse:
-        inverse = number.reshape(x.shape)
-    if return_counts:
-        mine: torch.Tensor = aten.index.Tensor(number, [first])
-        counts = (mine.unsqueeze(1) == number.unsqueeze(0)).sum(1)
-    return found, inverse, counts
-
-
 def _table() -> dict[Any, Callable[..., Any]]:
     return {
         aten.argwhere.default: _places,
@@ -168,8 +119,8 @@ def _table() -> dict[Any, Callable[..., Any]]:
         aten.index.Tensor: _indexed,
         aten.index_put.default: _put,
         aten.masked_select.default: _selected,
-        aten._unique2.default: _distinct,
-        aten.unique_consecutive.default: _distinct_in_turn,
+        **distinct_ones(),
+        aten.bincount.default: counted,
         **regions.choosing(),
     }
 

@@ -120,7 +120,8 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     from collage.importers.torch.courses.model import has_control_flow, import_course, straightened
     from collage.importers.torch.dynamic import with_shapes
     from collage.importers.torch.exporting.derivatives import require_no_derivatives
-    from collage.importers.torch.operators.errors import SPARSE
+    from collage.importers.torch.operators.errors import SPARSE, SPARSE_CONSTANT
+    from collage.importers.torch.operators.sparse import holds_sparse
     from collage.importers.torch.state import with_state
     from collage.importers.torch.structure import signature_of
     from collage.importers.torch.translate import translate
@@ -155,7 +156,8 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     except ModelError:
         raise
     except Exception as err:  # the translator asserts, and raises errors of several kinds
-        reason = SPARSE if "SparseTensorImpl" in str(err) else telling_line(err)
+        reason = SPARSE if holds_sparse(program) else telling_line(err)
+        reason = SPARSE_CONSTANT if "SparseTensorImpl" in str(err) else reason
         raise ModelError(f"the program cannot be imported: {reason}", value=name) from err
     inputs = with_names(model.inputs, state)
     model = replace(model, inputs=inputs, signature=signature, chosen=tuple(chosen))

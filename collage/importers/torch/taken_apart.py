@@ -21,6 +21,8 @@ from collage.importers.torch.operators.linear.factors import factorizations
 from collage.importers.torch.operators.linear.matrices import keep_matrices
 from collage.importers.torch.operators.quantized import quantized_operators
 from collage.importers.torch.operators.recurrent import keep_recurrent
+from collage.importers.torch.operators.segments import segments
+from collage.importers.torch.operators.sparse import as_if_dense, sparse_ones
 from collage.importers.torch.operators.windows.pads import keep_pads
 from collage.importers.torch.operators.windows.resize import keep_whole
 from collage.importers.torch.operators.windows.sampling import sampled
@@ -73,7 +75,7 @@ def taken_apart(
     table = torch.export.default_decompositions()
     table.update(special_functions() | decompositions() | factorizations() | sampled())
     table.update(of_bits() | grouped_products(program) | quantized_operators(program))
-    table.update(layer_decompositions())
+    table.update(layer_decompositions() | segments() | sparse_ones())
     table[torch.ops.aten.split_with_sizes.default] = _one_piece
     table[torch.ops.aten.split.Tensor] = _one_piece
     table[torch.ops.aten.embedding_renorm.default] = _within_norm
@@ -88,7 +90,7 @@ def taken_apart(
             table[target] = of_complex(function, table.get(target))
     kinds = _kinds_of_outputs(program)
     for _ in range(_ROUNDS):
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), as_if_dense(program):
             # PyTorch 2.13 warns of itself as it copies a program.
             warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
             program = program.run_decompositions(table)

@@ -40,7 +40,7 @@ from collage.importers.torch.operators.complex.converters import (
     is_complex,
     split_complex,
 )
-from collage.importers.torch.operators.errors import draws, drops
+from collage.importers.torch.operators.errors import draws, drops, shape_depends
 from collage.importers.torch.operators.linear.products import PRODUCTS
 from collage.importers.torch.operators.quantized import QUANTIZED
 from collage.importers.torch.operators.recurrent import RECURRENT
@@ -196,7 +196,7 @@ class _Importer(ExportedProgramImporter):
                     raise RefusedError("complex numbers")
                 return self._checked(node, COMPLEX[name](self, node))
             if depends_on_data(node):
-                raise RefusedError("the shape of its result depends on data")
+                raise RefusedError(shape_depends(node))
             known = without_elements(self, node)
             if known is not None:
                 return known

@@ -75,11 +75,18 @@ def _undecided(error: Exception) -> str | None:
     found = next(filter(None, (place.search(str(error)) for place in _ASKING)), None)
     if found is None:
         return None
+    place = f"{_whole(error, found[1])}:{found[2]}"
     return (
-        f"what runs depends on what tensors hold at {found[1]}:{found[2]}; write that with "
+        f"what runs depends on what tensors hold at {place}; write that with "
         'torch.cond or torch.where, or call torch.compile(model, backend="collage"), which '
         "compiles what lies before and behind it"
     )
+
+
+def _whole(error: Exception, end: str) -> str:
+    """The path of a file of which PyTorch leaves out what it shares with its own."""
+    files = (frame.filename for frame in traceback.extract_tb(error.__traceback__))
+    return next((file for file in files if file.endswith(end)), end)
 
 
 def _observing(parts: Mapping[str, Any]) -> str | None:
@@ -195,4 +202,7 @@ def _untraced(error: Exception) -> str | None:
     if isinstance(error, fake_tensor.UnsupportedOperatorException):
         return f"PyTorch cannot trace {operator}"
     unknown = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
-    return f"what {operator} gives depends on data" if isinstance(error, unknown) else None
+    if not isinstance(error, unknown):
+        return None
+    loss = "; compute the loss outside of the model" if "_loss" in str(operator) else ""
+    return f"what {operator} gives depends on data{loss}"

@@ -11,7 +11,10 @@ from collage.importers.torch.exporting.reasons import quantization_not_done
 
 _ROWS = "the shape of its result depends on data"
 _FACTORS = "a decomposition of a matrix by a library that no backend has"
-_BINS = f"{_ROWS}, the largest value; torch.histc has as many bins as it is told"
+_BINS = (
+    f"{_ROWS}, the largest value; give minlength, one more than that can be, from which on values "
+    "are not counted"
+)
 _SPECIAL = "a special function that no backend computes"
 
 _REASONS = {
@@ -27,7 +30,13 @@ _OWN = (
     "is an operator of its own (torch.library), of which only its library knows what it computes; "
     "write it with PyTorch's operators, or register that as its CompositeImplicitAutograd"
 )
-SPARSE = "it holds a sparse tensor; give it dense (to_dense()), or add up rows (index_add)"
+SPARSE = (
+    "it computes with sparse tensors in other ways than products, sums and changes of form; make "
+    "them dense before (to_dense()), or add up rows (index_add)"
+)
+SPARSE_CONSTANT = (
+    "it holds a sparse tensor; give it dense (to_dense()), or register it (register_buffer)"
+)
 _DERIVATIVE = (
     "a derivative that is not known; write what is differentiated in other operators, or leave the "
     "derivative out of the model"
@@ -73,6 +82,17 @@ def reason_of(node: fx.Node) -> str:
     if name.startswith(("special_", "bessel_", "spherical_", "zeta")):
         return _SPECIAL
     return "there is no converter for it, and PyTorch does not take it apart"
+
+
+def shape_depends(node: fx.Node) -> str:
+    """What is said of a result whose shape is known only while the program runs.
+
+    Examples
+    --------
+    >>> shape_depends(fx.Graph().call_function(torch.ops.aten.nonzero.default))
+    'the shape of its result depends on data'
+    """
+    return _REASONS.get(node.target.__name__.split(".")[0], _ROWS)
 
 
 def _written(operator: Any) -> str:

@@ -58,6 +58,15 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
         )
         for shape in ((30,), (4, 5), (1,))
     },
+    "distinct rows": (
+        lambda x: torch.unique(x, dim=0, return_inverse=True, return_counts=True),
+        lambda: (places(2, 20, 3),),
+    ),
+    "distinct columns": (lambda x: torch.unique(x, dim=1), lambda: (places(2, 3, 20).float(),)),
+    "runs of equal rows": (
+        lambda x: torch.unique_consecutive(x, return_counts=True, dim=0),
+        lambda: (places(2, 30, 2),),
+    ),
     "distinct of one": (lambda x: torch.unique(x), lambda: (rows(1),)),
 }
 
