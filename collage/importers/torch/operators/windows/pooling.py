@@ -77,9 +77,7 @@ def _asks_for_places(node: fx.Node) -> bool:
 
 
 def _max_pool(importer: Importer, node: fx.Node) -> Any:
-    """TVM's, but where the maxima's places are asked for."""
-    if not _asks_for_places(node):
-        return None
+    """TVM's, but where the maxima's places are asked for, or no strides are given."""
     x, kernel, stride, padding, dilation, ceil = arguments(
         importer, node, "self", "kernel_size", "stride", "padding", "dilation", "ceil_mode"
     )
@@ -87,6 +85,16 @@ def _max_pool(importer: Importer, node: fx.Node) -> Any:
     kernel = _each(kernel, rank)
     strides = _each(stride, rank) if stride else kernel
     pads, dilations = _each(padding, rank), _each(dilation, rank)
+    if not _asks_for_places(node):
+        if stride:
+            return None
+        pool = op.nn.max_pool3d if rank == 3 else op.nn.max_pool2d
+        shape = shape_of(x)
+        samples = x if len(shape) == rank + 2 else importer.emit(op.reshape(x, [1, *shape]))
+        found = importer.emit(pool(samples, kernel, strides, pads, dilations, bool(ceil)))
+        if samples is not x:
+            found = importer.emit(op.reshape(found, shape_of(found)[1:]))
+        return found, found  # Nobody takes the second.
     along = []
     for axis, extent in enumerate(shape_of(x)[-rank:]):
         reach = (kernel[axis] - 1) * dilations[axis] + 1

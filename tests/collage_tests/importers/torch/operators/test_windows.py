@@ -84,6 +84,15 @@ CASES: Cases = {
         lambda x: F.max_pool3d(x, 2, 2, ceil_mode=True, return_indices=True),
         lambda: (rows(3, 7, 5, 4),),
     ),
+    "maxima with no strides": (
+        lambda x: (
+            F.max_pool3d(x, 2, ceil_mode=True),
+            F.max_pool3d(x[0], (2, 1, 3), dilation=(1, 2, 1), padding=(1, 0, 1)),
+            F.max_pool2d(x[0], 3, dilation=2, ceil_mode=True),
+            F.max_pool2d(x[:, 0], 2, padding=1),
+        ),
+        lambda: (rows(2, 3, 5, 7, 9),),
+    ),
     "places of adaptive maxima": (
         lambda x: F.adaptive_max_pool2d(x, (3, 2), return_indices=True),
         lambda: (rows(1, 3, 7, 8),),
