@@ -171,8 +171,18 @@ def read_manifest(folder: Path) -> Manifest:
         return manifest
     except FileNotFoundError as err:
         raise BundleError(f"'{folder}' is no bundle: it has no {MANIFEST}", value=folder) from err
+    except NotADirectoryError as err:
+        raise BundleError(
+            f"'{folder}' is a file and no bundle; of a model 'collage optimize' makes one",
+            value=folder,
+        ) from err
     except (OSError, ValueError, RecursionError) as err:
-        raise BundleError(f"'{path}' cannot be read: {err}", value=folder) from err
+        raise BundleError(f"'{path}' cannot be read: {_reason(err)}", value=folder) from err
+
+
+def _reason(error: Exception) -> str:
+    """Without the path, which is said before it."""
+    return str(getattr(error, "strerror", None) or error)
 
 
 def read_report(folder: Path) -> Report:
@@ -193,5 +203,7 @@ def read_report(folder: Path) -> Report:
     place = folder / REPORT
     try:
         return Report.from_json(place.read_text(encoding="utf-8"))
+    except FileNotFoundError as err:
+        raise BundleError(f"bundle '{folder}' lacks {REPORT}: copy it whole", value=place) from err
     except (OSError, UnicodeDecodeError) as err:
-        raise BundleError(f"cannot read report '{place}': {err}", value=place) from err
+        raise BundleError(f"cannot read report '{place}': {_reason(err)}", value=place) from err

@@ -166,6 +166,13 @@ def check_strategy(strategy: str, targets: TargetSet) -> None:
     collage.backends.contract.errors.TargetError: unknown strategy 'annealing'; with ...
     """
     valid = ["search", "greedy", *(f"{_SINGLE}{name}" for name in targets.names)]
+    kind, _, name = strategy.partition(_SINGLE)
+    if strategy not in valid and not kind and name:
+        raise TargetError(
+            f"'{name}' cannot run alone: the targets are {', '.join(targets.names)}; give it among "
+            "them, too",
+            value=strategy,
+        )
     if strategy not in valid:
         raise TargetError(
             f"unknown strategy '{strategy}'; with these targets: {', '.join(valid)}",

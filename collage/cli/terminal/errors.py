@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import typer
 
@@ -17,6 +22,8 @@ from collage.backends.contract.errors import CollageError, UserError
 EXIT_FAILURE = 1
 EXIT_USER = 2
 EXIT_INTERRUPTED = 130
+
+_UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)
 
 # Typer brings its own copy of Click since 0.26; this is Click's base class in either.
 _UsageError = typer.BadParameter.__mro__[1]
@@ -57,10 +64,12 @@ def run(app: typer.Typer, arguments: Sequence[str], *, began: float | None = Non
     0
     """
     began = time.monotonic() if began is None else began
+    _have_streams()
     try:
         code = typer.main.get_command(app).main(
             args=list(arguments), prog_name="collage", standalone_mode=False, obj=began
         )
+        sys.stdout.flush()
     except Exception as error:  # noqa: BLE001 - the outermost border: every error ends here, as a line
         if "--debug" in arguments:
             traceback.print_exc()
@@ -74,6 +83,23 @@ def run(app: typer.Typer, arguments: Sequence[str], *, began: float | None = Non
     return code if isinstance(code, int) else 0
 
 
+def _have_streams() -> None:
+    """Whoever started this may have closed them, or wants another encoding than its words need."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # Else the next file that is opened, here or by a compiler, would be taken for it.
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            os.set_inheritable(number, True)
+        stream = getattr(sys, name)
+        if stream is None:
+            stream = Path(os.devnull).open("r+", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, stream)
+        elif number and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
 def _line_and_code(error: Exception) -> tuple[str, int]:
     if isinstance(error, Interrupted):
         return str(error), EXIT_INTERRUPTED
@@ -85,6 +111,8 @@ def _line_and_code(error: Exception) -> tuple[str, int]:
         return f"error: {_usage(error)}", EXIT_USER
     if isinstance(error, typer.Abort):
         return "interrupted", EXIT_INTERRUPTED
+    if isinstance(error, OSError) and error.errno in _UNWRITTEN:
+        return f"error: cannot write what is to be printed or kept: {error.strerror}", EXIT_FAILURE
     return (
         f"error: unexpected {type(error).__name__}: {error} (--debug prints the traceback)",
         EXIT_FAILURE,
@@ -98,5 +126,6 @@ def _usage(error: Exception) -> str:
 
 
 def _print_line(text: str) -> None:
-    sys.stdout.flush()
+    with suppress(OSError):
+        sys.stdout.flush()
     sys.stderr.write(" ".join(text.split()) + "\n")
