@@ -1,10 +1,9 @@
 """Transposed convolutions as ordinary ones, which have fast kernels, and an interleaving.
 
 The places of the result that are a stride apart form a phase, and go through the same taps of the
-kernel. So one convolution of stride one gives all phases, each as channels of its own; with one
-more tap along an axis where phases begin to read at different places. (Shi et al., Is the
-deconvolution layer the same as a convolutional layer?, 2016.) TVM's own convolves data with zeros
-between its elements, one in the product of the strides of which counts.
+kernel. So one convolution of stride one gives all phases, each as channels of its own. (Shi et al.,
+Is the deconvolution layer the same as a convolutional layer?, 2016.) TVM's own convolves data with
+zeros between its elements, one in the product of the strides of which counts.
 """
 
 from __future__ import annotations
@@ -42,16 +41,21 @@ class _Axis(TransposedAxis):
     """With what its phases read."""
 
     @property
+    def shift(self) -> int:
+        """Places before the result's first one from which on phases count: all then read at the
+        same places, through as few taps as there can be."""
+        return self.padding % self.stride
+
+    @property
     def offsets(self) -> range:
-        """What a phase's ``i``-th place reads, as differences to ``i``; of all phases together."""
-        first = -(-(self.padding - self.kernel + 1) // self.stride)
-        last = (self.stride - 1 + self.padding) // self.stride
-        return range(first, last + 1)
+        """What a phase's ``i``-th place reads, as differences to ``i``."""
+        last = self.padding // self.stride
+        return range(last + 1 - -(-self.kernel // self.stride), last + 1)
 
     @property
     def places(self) -> int:
-        """Of each phase; the last one may be beyond the result's end."""
-        return -(-self.result // self.stride)
+        """Of each phase; its first and last one may be beyond the result's ends."""
+        return (self.result - 1 + self.shift) // self.stride + 1
 
     @property
     def zeros(self) -> tuple[int, int]:
@@ -61,7 +65,7 @@ class _Axis(TransposedAxis):
     def taps(self) -> NDArray[np.intp]:
         """The kernel's tap for each (phase, offset); ``kernel`` where there is none."""
         phases, offsets = np.arange(self.stride)[:, None], np.array(self.offsets)[None, :]
-        taps = phases + self.padding - offsets * self.stride
+        taps = phases + self.padding - self.shift - offsets * self.stride
         return np.where((taps >= 0) & (taps < self.kernel), taps, self.kernel)
 
 
@@ -138,8 +142,9 @@ def _interleaving(axes: Sequence[_Axis], shape: Sequence[int]) -> Callable[[te.T
         def element(n: Any, c: Any, *place: Any) -> Any:
             channel, at = c, []
             for axis, index in zip(axes, place, strict=True):
-                channel = channel * axis.stride + tirx.floormod(index, axis.stride)
-                at.append(tirx.floordiv(index, axis.stride))
+                shifted = index + axis.shift if axis.shift else index
+                channel = channel * axis.stride + tirx.floormod(shifted, axis.stride)
+                at.append(tirx.floordiv(shifted, axis.stride))
             row = [0] if len(axes) == 1 else []
             return phases(n, channel, *row, *at)
 

@@ -214,6 +214,8 @@ def _divisors(place: Any, var: Any, found: set[int]) -> None:
     def scale(expr: Any) -> int | None:
         if isinstance(expr, tirx.Cast):
             return scale(expr.value)
+        if isinstance(expr, tirx.Add) and isinstance(expr.b, tirx.IntImm):
+            return scale(expr.a)
         if isinstance(expr, tirx.FloorDiv | tirx.FloorMod) and isinstance(expr.b, tirx.IntImm):
             below = scale(expr.a)
             if below is None:

@@ -97,7 +97,8 @@ def schedule(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc | Refusal:
         return OTHER_KIND
     crossing = [load for load in nest.loads if load.strides[-1] not in (0, 1)]
     last = nest.axes[-1].extent
-    if nest.cut and (last < _LEAST or (not crossing and last >= _SHORTEST_RUN)):
+    uneven = any(load.strides[-1] is None for load in crossing) and last <= _LARGEST
+    if nest.cut and (last < _LEAST or uneven or (not crossing and last >= _SHORTEST_RUN)):
         return _runs(func, nest, machine)
     plan = _plan(nest, crossing, machine)
     return plan if isinstance(plan, Refusal) else _tiles(func, plan, machine)
@@ -159,7 +160,8 @@ def _tiles(func: tirx.PrimFunc, plan: _Plan, machine: Machine) -> tirx.PrimFunc:
 def _runs(func: tirx.PrimFunc, nest: Nest, machine: Machine) -> tirx.PrimFunc:
     """Runs of elements that are neighbours in all that is read and written."""
     *outer, last = nest.axes
-    several = outer.pop() if last.extent < _LEAST else None
+    apart = any(load.strides[-1] is None for load in nest.loads)
+    several = outer.pop() if outer and (last.extent < _LEAST or apart) else None
 
     def body(task: Any, views: Views) -> None:
         at = _unfused(task, outer)
