@@ -14,6 +14,7 @@ from collage.backends.tvm.common.blocks import Axis, axes_of, root_blocks, size_
 _LEVELS = {
     **dict.fromkeys(("exp", "log", "sigmoid", "tanh", "erf", "pow"), 2),
     **dict.fromkeys(("sin", "cos"), 3),
+    **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh"), 6),
 }
 """What functions weigh where one is the argument of another."""
 
@@ -21,6 +22,9 @@ _MOST_LEVELS = 6
 """TVM's code generation puts the value of each ``let`` in place of its variable to learn about it,
 so that its time is exponential in the levels of polynomials (``cpu/fast_math.py``): three sigmoids
 take 0.06 s, four 1.5 s, five more than a minute."""
+
+_PRODUCTS = frozenset({0.5, *(sign * n for n in range(1, 9) for sign in (1.0, -1.0))})
+"""Powers that are a root or a few products; any other is a logarithm and its power of two."""
 
 _MOST_COPIES = 32
 """Loads that a stage may have where a reader's several loads of it are each replaced by it: a chain
@@ -127,12 +131,21 @@ def _levels(node: Any, buffer: Any = None, of_buffer: int = 0) -> int:
 
     tvm_ffi.structural_walk(node, [(Call, calls.append), (TensorLoad, load)])
     for call in calls:
-        level = (
-            _LEVELS.get(str(call.op.name).rpartition(".")[2]) if isinstance(call.op, Op) else None
-        )
-        if level is not None:
+        level = _level(call)
+        if level:
             found = max([found, *(level + _levels(arg, buffer, of_buffer) for arg in call.args)])
     return found
+
+
+def _level(call: Call) -> int:
+    if not isinstance(call.op, Op):
+        return 0
+    name = str(call.op.name).rpartition(".")[2]
+    if name == "pow" and not isinstance(call.args[1], tirx.FloatImm):
+        return _MOST_LEVELS
+    if name == "pow" and float(call.args[1].value) not in _PRODUCTS:
+        return _MOST_LEVELS
+    return _LEVELS.get(name, 0)
 
 
 def is_elementwise(stmt: Any) -> bool:

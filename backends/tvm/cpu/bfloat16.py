@@ -14,7 +14,7 @@ from tvm import tirx
 from tvm.ir import Call, Op
 from tvm.ir.expr import TensorLoad
 
-from collage.backends.tvm.cpu.fast_math import let
+from collage.backends.tvm.cpu.wide_math import let
 
 _NARROW, _WIDE = "bfloat16", "float32"
 

@@ -1,4 +1,4 @@
-"""Vectorizable ``exp``, ``log``, ``tanh``, ``erf``, ``sin``, ``cos``, rounding and small powers.
+"""Vectorizable ``exp``, ``log``, ``tanh``, ``erf``, ``sin``, ``cos``, rounding and powers.
 
 LLVM turns a vector of any of them into one library call per lane. The polynomials below (Cephes'
 ``expf``, ``logf``, ``sinf`` and ``cosf``; the minimax ratios of Eigen's ``ptanh_float`` and
@@ -14,11 +14,18 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Op
 
+from collage.backends.tvm.cpu.wide_math import FUNCTIONS, arctangent2, let, power
+
 _FLOAT32 = "float32"
 _LOG2_E = 1.44269504088896341
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5)
-_EXP_RANGE = (-87.3365, 88.7228)
+_EXP_RANGE = (-87.3365, 88.72283)
+_EXP2 = (
+    1.533757683138692e-4, 1.3399860364524821e-3, 9.61851953438168e-3, 5.550328997513609e-2,
+    2.402264660871325e-1, 6.931472056005132e-1, 1.0,
+)  # fmt: skip
+_EXP2_RANGE = (-126.0, 127.99999)
 _TANH_RANGE = 7.90531110763549805
 _TANH_P = (
     -2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
@@ -54,6 +61,8 @@ def use_fast_math(func: tirx.PrimFunc) -> tirx.PrimFunc:
     def replace(call: Call) -> Any:
         if isinstance(call.op, Op) and str(call.op.name) == "tirx.pow":
             return _power(call)
+        if isinstance(call.op, Op) and str(call.op.name) == "tirx.atan2":
+            return arctangent2(*call.args) if str(call.ty) == _FLOAT32 else call
         if not isinstance(call.op, Op) or len(call.args) != 1:
             return call
         if str(call.op.name) == "tirx.isnan" and str(call.args[0].ty) == _FLOAT32:
@@ -64,25 +73,6 @@ def use_fast_math(func: tirx.PrimFunc) -> tirx.PrimFunc:
         return let(call.args[0], approximate)
 
     return func.with_body(tvm_ffi.structural_map(func.body, [(Call, replace)]))
-
-
-def let(value: Any, body: Any) -> Any:
-    """``let x = value in body(x)``: the argument is computed once, however often it is used.
-
-    Parameters
-    ----------
-    value : expression
-        The argument.
-    body : callable
-        Makes an expression of the variable that holds it.
-
-    Returns
-    -------
-    tirx.Let
-        Of the type of what ``body`` makes.
-    """
-    var = tirx.Var("x", str(value.ty))
-    return tirx.Let(var, value, body(var))
 
 
 def _constant(value: float) -> Any:
@@ -115,14 +105,35 @@ def _exp(x: Any) -> Any:
         return let(rest, lambda r: assemble(n, r))
 
     def assemble(n: Any, r: Any) -> Any:
-        mantissa = _polynomial(r, _EXP) * (r * r) + r + _constant(1.0)
-        bits = (n.astype("int32") + tirx.const(127, "int32")) << tirx.const(23, "int32")
-        return mantissa * tirx.reinterpret(_FLOAT32, bits)
+        return _scaled(_polynomial(r, _EXP) * (r * r) + r + _constant(1.0), n)
 
     low, high = _EXP_RANGE
-    finite = let(_clamp(x, low, high), scaled)
-    # Below the range the result is zero, so that a mask of minus infinity leaves nothing.
-    return tirx.Select(x < _constant(low), _constant(0.0), finite)
+    return _ended(x, _EXP_RANGE, let(_clamp(x, low, high), scaled))
+
+
+def _scaled(mantissa: Any, n: Any) -> Any:
+    """By a power of two, in the exponent: the 128th, halves of which are wanted, is no number."""
+    bits = tirx.reinterpret("int32", mantissa) + (n.astype("int32") << tirx.const(23, "int32"))
+    return tirx.reinterpret(_FLOAT32, bits)
+
+
+def _ended(x: Any, limits: tuple[float, float], finite: Any) -> Any:
+    """With zero below limits, so that a mask of minus infinity leaves nothing, and no end above."""
+    low, high = limits
+    above = tirx.Select(x > _constant(high), _constant(float("inf")), finite)
+    return tirx.Select(x < _constant(low), _constant(0.0), above)
+
+
+def _exp2(x: Any) -> Any:
+    def scaled(clamped: Any) -> Any:
+        whole = tirx.floor(clamped + _constant(0.5))
+        return let(whole, lambda n: assemble(n, clamped - n))
+
+    def assemble(n: Any, rest: Any) -> Any:
+        return _scaled(let(rest, lambda r: _polynomial(r, _EXP2)), n)
+
+    low, high = _EXP2_RANGE
+    return _ended(x, _EXP2_RANGE, let(_clamp(x, low, high), scaled))
 
 
 def _sigmoid(x: Any) -> Any:
@@ -241,13 +252,17 @@ def _bits(value: int) -> Any:
 def _power(call: Call) -> Any:
     """A small whole exponent is a few products; a half is a square root."""
     base, exponent = call.args
-    if not isinstance(exponent, tirx.FloatImm) or str(base.ty) != _FLOAT32:
+    if str(base.ty) != _FLOAT32 or str(exponent.ty) != _FLOAT32:
         return call
+    if isinstance(base, tirx.FloatImm) and float(base.value) == 2.0:
+        return let(exponent, _exp2)
+    if not isinstance(exponent, tirx.FloatImm):
+        return power(base, exponent)
     value = float(exponent.value)
     if value == 0.5:
         return tirx.sqrt(base)
     if value != int(value) or not 1 <= abs(value) <= _MOST_FACTORS:
-        return call
+        return power(base, exponent)
 
     def product(x: Any) -> Any:
         result, square, left = None, x, int(abs(value))
@@ -261,8 +276,15 @@ def _power(call: Call) -> Any:
     return let(base, product)
 
 
+def _root_below_one(x: Any) -> Any:
+    return _constant(1.0) / tirx.sqrt(x)
+
+
 _APPROXIMATIONS = {
+    **FUNCTIONS,
+    "tirx.rsqrt": _root_below_one,
     "tirx.exp": _exp,
+    "tirx.exp2": _exp2,
     "tirx.log": _log,
     "tirx.sin": _sin,
     "tirx.cos": _cos,
