@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tvm
 from tvm import relax, tirx
@@ -17,6 +17,7 @@ from collage.backends.tvm.cpu.comparisons import COMPARISONS
 from collage.backends.tvm.cpu.fast_math import use_fast_math
 from collage.backends.tvm.cpu.legalize import legalizations
 from collage.backends.tvm.cpu.schedules import Machine, plain, schedule_function
+from collage.backends.tvm.cpu.schedules.repeating import cut_repeating
 
 
 def legalize_passes(machine: Machine, schedule: str) -> list[tvm.transform.Pass]:
@@ -83,8 +84,10 @@ def schedule_all(
     >>> str(schedule_all([func], machine, "default")[0].attrs["collage.schedule"])
     'generic'
     """
-    if schedule == "none":
-        return [spell_bfloat16(func) for func in funcs]
-    if schedule == "plain":
-        return [spell_bfloat16(plain.schedule(func)) for func in funcs]
-    return [spell_bfloat16(use_fast_math(schedule_function(func, machine))) for func in funcs]
+    ways: dict[str, Callable[[tirx.PrimFunc], tirx.PrimFunc]] = {
+        "none": lambda func: func,
+        "plain": plain.schedule,
+        "default": lambda func: use_fast_math(schedule_function(func, machine)),
+    }
+    # Cut even where the loops are to stay as they are: LLVM compiles others wrongly.
+    return [spell_bfloat16(cut_repeating(ways[schedule](func), machine)) for func in funcs]
