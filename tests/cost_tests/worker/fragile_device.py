@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from collage.cost.base import Clocks
+from collage.cost.config import MeasureConfig
 from collage.cost.device import DevicePolicy
 from collage.cost.device.cuda import CudaPolicy
 from collage.cost.measure.local_runner import LocalRunner
@@ -63,6 +64,12 @@ class FragileSession(CpuSession):
         self.synchronize()
         return elapsed
 
+    def sample(self, machine: relax.VirtualMachine, config: MeasureConfig) -> tuple[float, ...]:
+        if self._how == "stalling":
+            self._how = "sound"
+            return (config.slow_call_sec + 0.7,)
+        return super().sample(machine, config)
+
     def synchronize(self) -> None:
         if self._failed:
             raise RuntimeError("everything fails from here on")
@@ -79,6 +86,7 @@ class FragileSession(CpuSession):
         return self._how != "full"
 
 
-sound, slow, fatal, blocked, full = (
-    partial(FragileSession, how) for how in ("sound", "slow", "fatal", "blocked", "full")
+sound, slow, fatal, blocked, full, stalling = (
+    partial(FragileSession, how)
+    for how in ("sound", "slow", "fatal", "blocked", "full", "stalling")
 )

@@ -50,6 +50,13 @@ def test_a_failure_that_takes_the_device_along(
         assert runner.run(library("right")).cost.is_valid
 
 
+def test_a_call_that_stood_still_once_is_no_cost(config: MeasureConfig, library: Library) -> None:
+    with runner_on(config, "stalling") as runner:
+        cost = runner.run(library("right")).cost
+    assert cost.is_valid and len(cost.samples_sec) > 1
+    assert cost.median_sec < config.slow_call_sec
+
+
 @pytest.mark.parametrize("behaviour", ["abort", "null"])
 def test_a_process_that_dies_is_replaced_and_its_candidate_is_to_blame(
     config: MeasureConfig, library: Library, behaviour: str
