@@ -22,6 +22,7 @@ from collage.importers.onnx.fold import attach_weights, detach_weights, fold, we
 from collage.importers.onnx.functions import expand_functions
 from collage.importers.onnx.known import fold_known
 from collage.importers.onnx.labels import with_numbers_for_labels, without_maps
+from collage.importers.onnx.listed_axes import with_listed_axes
 from collage.importers.onnx.narrow import fill_in_sparse, weights_of, widen_narrow
 from collage.importers.onnx.shapes import concretize, real_inputs
 from collage.importers.onnx.soundness import require_text, require_whole
@@ -154,7 +155,8 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
 def _import_whole(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedModel:
     """As :func:`import_onnx`, of a model whose texts are texts."""
     require_whole(model)
-    model = widen_narrow(with_numbers_for_labels(without_maps(fill_in_sparse(model))))
+    model = with_listed_axes(fill_in_sparse(model))
+    model = widen_narrow(with_numbers_for_labels(without_maps(model)))
     try:
         return _import_straight(model, name, shapes, at_any_price=False)
     except DataDecideError as err:

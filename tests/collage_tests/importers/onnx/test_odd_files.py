@@ -229,3 +229,29 @@ def test_text_that_is_none_is_shown(damaged: bytes, tmp_path: Path) -> None:
     path.write_bytes(content.replace(b"Relu", damaged))
     with pytest.raises(ModelError, match=r"the graph is damaged: 'op_type' is no text but b'"):
         load_model(path)
+
+
+def test_axes_that_are_a_number(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        net (float[4, 3] x, bool b) => (float[4, 3, 1] y, float[4, 1, 3] z)
+        <int64 last = {-1}, int64 second = {1}> {
+            y = Unsqueeze(x, last)
+            z = If (b) <
+                then_branch = yes () => (float[4, 1, 3] p) { p = Unsqueeze(x, second) },
+                else_branch = no () => (float[4, 1, 3] q) {
+                    one = Constant <value = int64 {1}> ()
+                    r = Unsqueeze(x, one)
+                    q = Neg(r)
+                }
+            >
+        }"""
+    )
+    for tensor in model.graph.initializer:
+        del tensor.dims[:]
+    (choice,) = (node for node in model.graph.node if node.op_type == "If")
+    (constant,) = (n for a in choice.attribute for n in a.g.node if n.op_type == "Constant")
+    del constant.attribute[0].t.dims[:]
+    for b in (True, False):
+        given = {"x": fresh(4, 3), "b": np.array(b)}
+        require_same(answers(model, given, tmp_path / str(b)), by_onnxruntime(model, given))
