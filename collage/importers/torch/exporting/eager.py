@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from collage.backends.contract.errors import ModelError
+
+_log = logging.getLogger(__name__)
 
 _MOST = 0.1
 """Of its size, what a result may be off by. Both sides run the same kernels; rounding alone, of
@@ -94,6 +97,7 @@ def require_same(
                 wanted = results(own)
             found = results(copy.deepcopy(program.module(), dict(weights)))
     except Exception:  # noqa: BLE001 - a model's own code may raise anything
+        _log.debug("what was traced is not held against the module: it does not run", exc_info=True)
         return
     if len(found) != len(wanted):
         return
