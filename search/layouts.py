@@ -5,6 +5,10 @@ its readers one back. Where a partition border runs before both or behind both, 
 as it was; where it runs between them, it has the other layout. So which layout a tensor at a border
 has is which candidates hold its conversions, and whoever chooses the cheapest cover chooses layouts
 with it. A conversion that nobody takes along is a partition of its own, whose cost is measured.
+
+One choice has no place in such a graph: a candidate that reads a tensor of its own holds the
+tensor's conversion, so that whoever else wants the tensor converted has it from that candidate or
+not at all.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def test_explain_names_a_damaged_report(
 ) -> None:
     (tmp_path / "manifest.json").write_text((bundle / "manifest.json").read_text())
     assert main(["explain", str(tmp_path)]) == 2
-    assert "cannot read report" in capsys.readouterr().err
+    assert "lacks report.json: copy it whole" in capsys.readouterr().err
     (tmp_path / "report.json").write_text("{}")
     assert main(["explain", str(tmp_path)]) == 2
     assert "schema version" in capsys.readouterr().err
