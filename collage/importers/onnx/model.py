@@ -22,7 +22,7 @@ from collage.importers.onnx.fold import attach_weights, detach_weights, fold, we
 from collage.importers.onnx.functions import expand_functions
 from collage.importers.onnx.known import fold_known
 from collage.importers.onnx.labels import with_numbers_for_labels, without_maps
-from collage.importers.onnx.listed_axes import with_listed_axes
+from collage.importers.onnx.listed_axes import list_axes
 from collage.importers.onnx.narrow import fill_in_sparse, weights_of, widen_narrow
 from collage.importers.onnx.shapes import concretize, real_inputs
 from collage.importers.onnx.soundness import require_text, require_whole
@@ -155,8 +155,7 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
 def _import_whole(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedModel:
     """As :func:`import_onnx`, of a model whose texts are texts."""
     require_whole(model)
-    model = with_listed_axes(fill_in_sparse(model))
-    model = widen_narrow(with_numbers_for_labels(without_maps(model)))
+    model = widen_narrow(with_numbers_for_labels(without_maps(fill_in_sparse(model))))
     try:
         return _import_straight(model, name, shapes, at_any_price=False)
     except DataDecideError as err:
@@ -182,6 +181,7 @@ def _import_straight(
     small.graph.input.extend(weight_inputs(weights))
     expanded = fold(expand_functions(_at_least(small, _OLDEST_OPSET)))
     small = _straightened(expanded, at_any_price=at_any_price)
+    list_axes(small.graph)
     drop_unused_outputs(small)
     require_supported(small)
     # Without the weights: ONNX's inference refuses a graph of more than 2 GB.

@@ -231,27 +231,37 @@ def test_text_that_is_none_is_shown(damaged: bytes, tmp_path: Path) -> None:
         load_model(path)
 
 
-def test_axes_that_are_a_number(tmp_path: Path) -> None:
+@pytest.mark.parametrize("constant", ["value_int = 1", "value = int64 {1}"])
+def test_axes_that_are_a_number(constant: str, tmp_path: Path) -> None:
+    """In the graph, in bodies whose values have equal names, and in a function."""
     model = onnx.parser.parse_model(
-        """<ir_version: 8, opset_import: ["" : 17]>
-        net (float[4, 3] x, bool b) => (float[4, 3, 1] y, float[4, 1, 3] z)
-        <int64 last = {-1}, int64 second = {1}> {
+        f"""<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+        net (float[4, 3] x, bool b) => (float[4, 3, 1] y, float[4, 1, 3] z, float[1, 4, 3] w)
+        <int64 last = {{-1}}> {{
             y = Unsqueeze(x, last)
+            w = own.first(x)
             z = If (b) <
-                then_branch = yes () => (float[4, 1, 3] p) { p = Unsqueeze(x, second) },
-                else_branch = no () => (float[4, 1, 3] q) {
-                    one = Constant <value = int64 {1}> ()
+                then_branch = yes () => (float[4, 1, 3] p) {{
+                    one = Constant <{constant}> ()
                     r = Unsqueeze(x, one)
-                    q = Neg(r)
-                }
+                    p = Neg(r)
+                }},
+                else_branch = no () => (float[4, 1, 3] p) {{
+                    one = Constant <value_int = -2> ()
+                    r = Unsqueeze(x, one)
+                    p = Exp(r)
+                }}
             >
-        }"""
+        }}
+        <domain: "own", opset_import: ["" : 17]>
+        first (v) => (u) {{ none = Constant <value_int = 0> () u = Unsqueeze(v, none) }}"""
     )
     for tensor in model.graph.initializer:
         del tensor.dims[:]
     (choice,) = (node for node in model.graph.node if node.op_type == "If")
-    (constant,) = (n for a in choice.attribute for n in a.g.node if n.op_type == "Constant")
-    del constant.attribute[0].t.dims[:]
+    for node in choice.attribute[0].g.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            del node.attribute[0].t.dims[:]
     for b in (True, False):
         given = {"x": fresh(4, 3), "b": np.array(b)}
         require_same(answers(model, given, tmp_path / str(b)), by_onnxruntime(model, given))
