@@ -141,9 +141,7 @@ def _level(call: Call) -> int:
     if not isinstance(call.op, Op):
         return 0
     name = str(call.op.name).rpartition(".")[2]
-    if name == "pow" and not isinstance(call.args[1], tirx.FloatImm):
-        return _MOST_LEVELS
-    if name == "pow" and float(call.args[1].value) not in _PRODUCTS:
+    if name == "pow" and getattr(call.args[1], "value", None) not in _PRODUCTS:
         return _MOST_LEVELS
     return _LEVELS.get(name, 0)
 
