@@ -66,7 +66,8 @@ def resolve_targets(targets: Sequence[TargetLike] | None) -> TargetSet:
             external.append((kind, _name(kind, attributes), attributes))
         else:
             known = ", ".join([*(k.target_kind for k in DEVICE_KINDS), *backend_names()])
-            raise TargetError(f"unknown target '{kind}'; known targets: {known}", value=kind)
+            apart = "; each is given for itself (-t llvm -t onednn)" if "," in kind else ""
+            raise TargetError(f"unknown target '{kind}'{apart}; known targets: {known}", value=kind)
     device = _device_of(made, device) or _device_target(CPU.target_kind, {})
     device_kind = device_of(device)
     for kind, _, _ in external:

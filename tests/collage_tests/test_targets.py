@@ -63,6 +63,7 @@ def test_equal_targets_have_equal_keys_and_different_options_different_ones() ->
     ("targets", "message"),
     [
         (["nonsense"], "unknown target 'nonsense'; known targets: llvm, cuda, tvm, onednn"),
+        (["llvm,onednn"], "unknown target 'llvm,onednn'; each is given for itself"),
         ([{"kind": "onednn", "colour": 1}], "no attribute 'colour'; valid attributes:"),
         (["onednn", "onednn"], "'onednn' is given twice"),
         (["llvm", "c"], "two device targets are given"),
