@@ -10,6 +10,7 @@ import tvm
 
 from collage.backends.contract import BuildContext
 from collage.backends.devices._base import DeviceKind
+from collage.backends.devices.cpu_flags import lacking_here
 from collage.backends.toolchain.openmp_pool import pool_library
 
 FLUSHED, IEEE = "flushed", "ieee"
@@ -35,7 +36,9 @@ class _CpuDevice(DeviceKind):
         if {"mcpu", "mtriple", "tag"} & set(attributes):
             return dict(attributes)
         # A bare "llvm" means this machine: without a CPU name LLVM would emit SSE2 code.
-        return {**attributes, "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
+        mcpu = str(tvm.target.codegen.llvm_get_system_cpu())
+        features = [*lacking_here(mcpu), *attributes.get("mattr", ())]
+        return {**attributes, "mcpu": mcpu, **({"mattr": features} if features else {})}
 
     def architecture(self, target: tvm.target.Target) -> str:
         return str(target.attrs.get("mcpu", target))

@@ -31,6 +31,34 @@ def cpu_flags_of(target: tvm.target.Target) -> tuple[str, ...]:
     return tuple(linux for llvm, linux in _LINUX_NAMES.items() if llvm in features)
 
 
+def lacking_here(mcpu: str) -> tuple[str, ...]:
+    """What a processor of a model has and this one lacks, as LLVM is told to leave it out.
+
+    LLVM goes by the model, and a virtual machine may hide some of what its model has.
+
+    Parameters
+    ----------
+    mcpu : str
+        By LLVM's name.
+
+    Returns
+    -------
+    tuple of str
+        For ``mattr``; nothing where Linux does not tell what there is.
+
+    Examples
+    --------
+    >>> lacking_here("x86-64")
+    ()
+    """
+    here, left_out = cpu_flags_here(), list[str]()
+    for llvm, linux in _LINUX_NAMES.items() if here else ():
+        target = tvm.target.Target({"kind": "llvm", "mcpu": mcpu, "mattr": left_out})
+        if linux not in here and linux in cpu_flags_of(target):
+            left_out.append(f"-{llvm}")  # With what builds on it.
+    return tuple(left_out)
+
+
 def cpu_flags_here() -> frozenset[str]:
     """All extensions of this machine's processor; empty where Linux does not tell."""
     info = Path("/proc/cpuinfo")

@@ -32,6 +32,7 @@ from benchmarks.timing.machine import commit, machine, now
 from benchmarks.timing.statistics import Spread
 from collage.backends.compile import build_executable, codegen_names
 from collage.backends.contract import BackendTarget, BuildContext
+from collage.backends.devices import CPU
 from collage.backends.link import link, stage_libraries
 from collage.passes import lower
 from collage.search.candidates import Candidate, Composite
@@ -85,7 +86,7 @@ class Row:
 
 def targets() -> dict[str, BackendTarget]:
     """The three backends, on the device that TVM sees here."""
-    device = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()})
+    device = tvm.target.Target(CPU.complete({"kind": "llvm"}))
     names = ("tvm", "openblas", "onednn")
     return {n: BackendTarget.of(n, device) for n in names}
 

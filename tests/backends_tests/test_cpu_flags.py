@@ -9,8 +9,9 @@ import tvm
 
 import collage
 from benchmarks.networks.tiny import tiny_mobilenet
-from collage.backends.devices import device_of
+from collage.backends.devices import cpu_flags, device_of
 from collage.backends.devices.cpu_flags import cpu_flags_here, cpu_flags_of
+from collage.targets import resolve_targets
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,22 @@ def test_a_bundle_for_an_older_cpu_loads_where_that_is_enough(tmp_path: Path) ->
     bundle = collage.load(result.export(tmp_path / "bundle"))
     assert bundle.manifest.cpu_flags == ("sse4_2",)
     assert not cpu_flags_here() or set(bundle.manifest.cpu_flags) <= cpu_flags_here()
+
+
+@pytest.mark.skipif(not cpu_flags_here(), reason="nothing here tells what the processor has")
+def test_code_for_this_processor_uses_nothing_that_it_lacks() -> None:
+    native = resolve_targets(["llvm"]).native.device
+    assert set(cpu_flags_of(native)) <= cpu_flags_here()
+
+
+@pytest.mark.parametrize("hidden", ["avx512f", "avx2", "fma"])
+def test_what_a_virtual_machine_hides_is_left_out(
+    hidden: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = set(cpu_flags_of(tvm.target.Target({"kind": "llvm", "mcpu": "znver4"}))) - {hidden}
+    monkeypatch.setattr(cpu_flags, "cpu_flags_here", lambda: frozenset(shown))
+    left_out = cpu_flags.lacking_here("znver4")
+    assert f"-{hidden}" in left_out
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "znver4", "mattr": list(left_out)})
+    assert set(cpu_flags_of(target)) <= shown
+    assert cpu_flags.lacking_here("x86-64") == ()

@@ -53,7 +53,7 @@ def test_every_kind_is_measured_by_a_policy_and_no_other_is() -> None:
 
 def test_a_bare_cpu_target_means_this_machine() -> None:
     here = str(tvm.target.codegen.llvm_get_system_cpu())
-    assert CPU.complete({"kind": "llvm"}) == {"kind": "llvm", "mcpu": here}
+    assert CPU.complete({"kind": "llvm"})["mcpu"] == here
     assert CPU.complete({"kind": "llvm", "mcpu": "x86-64"})["mcpu"] == "x86-64"
     assert CPU.architecture(LLVM) == "x86-64-v3" and CPU.unfit("x86-64-v3") == ""
 

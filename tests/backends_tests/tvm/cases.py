@@ -12,8 +12,8 @@ import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax, tirx
-from tvm.target import codegen
 
+from collage.backends import devices
 from collage.backends.compile import compile_module
 from collage.backends.contract import PARTITION_ATTR, BackendTarget, BuildContext
 from collage.backends.link import stage_libraries
@@ -22,7 +22,7 @@ from collage.backends.tvm.cpu.schedules import SCHEDULE_ATTR
 from collage.targets import resolve_targets
 
 Body = Callable[..., relax.Expr]
-CPU = {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()}
+CPU = devices.CPU.complete({"kind": "llvm"})
 
 
 def tvm_target(schedule: str = "default", device: dict[str, str] | None = None) -> BackendTarget:

@@ -10,6 +10,7 @@ import tvm
 from numpy.typing import NDArray
 from tvm import s_tir, te, tirx
 
+from collage.backends.devices import CPU
 from collage.backends.tvm.common.machine import Machine
 from collage.backends.tvm.cpu.schedules import plain, schedule_function
 from collage.backends.tvm.cpu.schedules.repeating import cut_repeating
@@ -52,10 +53,8 @@ def reference(arrays: list[NDArray[np.float32]], extent: int, shift: int) -> NDA
 
 
 def run(func: tirx.PrimFunc, arrays: list[NDArray[np.float32]], extent: int) -> Any:
-    cpu = tvm.target.codegen.llvm_get_system_cpu()
-    library = tvm.compile(
-        tvm.IRModule({"main": func}), tvm.target.Target({"kind": "llvm", "mcpu": cpu})
-    )
+    target = tvm.target.Target(CPU.complete({"kind": "llvm"}))
+    library = tvm.compile(tvm.IRModule({"main": func}), target)
     result = tvm.runtime.empty((ROWS, extent), "float32")
     library["main"](*[tvm.runtime.tensor(array) for array in arrays], result)
     return result.numpy()

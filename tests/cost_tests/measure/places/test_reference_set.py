@@ -9,6 +9,7 @@ import tvm
 
 from collage.backends.contract import BuildContext
 from collage.backends.contract.errors import MeasurementError
+from collage.backends.devices import CPU
 from collage.cost.config import MeasureConfig
 from collage.cost.device import CPU_POLICY
 from collage.cost.measure.engine import Place
@@ -31,7 +32,7 @@ def test_a_reference_set_that_cannot_be_built_is_said_by_whom(
 def test_the_reference_set_is_right_and_does_what_its_names_say(
     context: BuildContext, tmp_path: Path
 ) -> None:
-    target = tvm.target.Target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu()})
+    target = tvm.target.Target(CPU.complete({"kind": "llvm"}))
     workloads = reference_workloads(CPU_POLICY)
     assert workloads["memory"].bytes > 8e6 and workloads["memory"].flops < 1e7
     assert workloads["compute"].flops > 1e8 and workloads["compute"].bytes < 2e6
