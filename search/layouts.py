@@ -1,14 +1,11 @@
 """Layouts as a decision of the search: where a tensor may be converted, and is not if nobody cuts.
 
-Behind a tensor stand two conversions that undo each other: one to another layout, and for each of
-its readers one back. Where a partition border runs before both or behind both, the tensor there is
+Between a tensor and each of its readers stand two conversions that undo each other: one to another
+layout, and one back. Where a partition border runs before both or behind both, the tensor there is
 as it was; where it runs between them, it has the other layout. So which layout a tensor at a border
 has is which candidates hold its conversions, and whoever chooses the cheapest cover chooses layouts
-with it. A conversion that nobody takes along is a partition of its own, whose cost is measured.
-
-One choice has no place in such a graph: a candidate that reads a tensor of its own holds the
-tensor's conversion, so that whoever else wants the tensor converted has it from that candidate or
-not at all.
+with it. Conversions that nobody takes along are partitions of their own, whose cost is measured;
+one for several readers converts once.
 """
 
 from __future__ import annotations
@@ -24,14 +21,14 @@ from collage.search.dataflow import DataflowGraph, bits
 from collage.search.restrictions import Restrictions
 from collage.search.seam import Seam
 
-SeamVars = tuple[relax.Var, relax.Var, tuple[relax.Var, ...]]
-"""A tensor, its conversion, and those back."""
+SeamVars = tuple[relax.Var, tuple[tuple[relax.Var, relax.Var], ...]]
+"""A tensor, and by reader its conversion and the one back."""
 
 
 class LayoutGraph(DataflowGraph):
     """A graph with conversions between its bindings.
 
-    Make one with :meth:`between`. Whoever holds both conversions of a tensor computes neither.
+    Make one with :meth:`between`. Whoever holds both conversions for a reader computes neither.
 
     Examples
     --------
@@ -39,7 +36,7 @@ class LayoutGraph(DataflowGraph):
     reader's operand is the tensor itself:
 
     >>> from collage.search.seam import Seam
-    >>> graph = LayoutGraph.from_seams([[], [0], [1], [2]], [Seam(0, 1, (2,), (3,))])
+    >>> graph = LayoutGraph.from_seams([[], [0], [1], [2]], [Seam(0, (1,), (2,), (3,))])
     >>> list(bits(graph.idle(0b0110))), dict(graph.aliases(0b0110))
     ([1, 2], {2: 0})
     >>> list(bits(graph.idle(0b0011))), list(bits(graph.idle(0b1100)))
@@ -72,10 +69,10 @@ class LayoutGraph(DataflowGraph):
         assert isinstance(found, LayoutGraph)
         index = found.index_of
         made = []
-        for tensor, there, back in seams:
-            numbers = tuple(index(var) for var in back)
-            readers = tuple(next(bits(found.succs(number))) for number in numbers)
-            made.append(Seam(index(tensor), index(there), numbers, readers))
+        for tensor, pairs in seams:
+            there, back = zip(*sorted((index(t), index(b)) for t, b in pairs), strict=True)
+            readers = tuple(next(bits(found.succs(number))) for number in back)
+            made.append(Seam(index(tensor), there, back, readers))
         found.seams = tuple(sorted(made, key=lambda seam: seam.tensor))
         found._plain = plain
         return found
@@ -99,8 +96,7 @@ class LayoutGraph(DataflowGraph):
         found = cls.from_uses(uses)
         assert isinstance(found, LayoutGraph)
         found.seams = tuple(seams)
-        source = {found.seams[n].there: found.seams[n].tensor for n in range(len(seams))}
-        source |= {number: seam.tensor for seam in seams for number in seam.back}
+        source = {number: seam.tensor for seam in seams for number in bits(seam.mask)}
         kept = [index for index in range(len(uses)) if index not in source]
         place = {index: number for number, index in enumerate(kept)}
         found._plain = DataflowGraph.from_uses(
@@ -146,11 +142,11 @@ class LayoutGraph(DataflowGraph):
     def aliases(self, nodes: int) -> Mapping[int, int]:
         found: dict[int, int] = {}
         for seam in self.seams if nodes & self.conversions else ():
-            back = [index for index in seam.back if nodes >> index & 1]
-            if nodes >> seam.there & 1:
-                found.update(dict.fromkeys(back, seam.tensor))
-            else:
-                found.update(dict.fromkeys(back[1:], back[0]) if back else {})
+            found.update((b, seam.tensor) for t, b in seam.pairs() if nodes >> t & nodes >> b & 1)
+            for some, others in ((seam.there, seam.back), (seam.back, seam.there)):
+                pairs = zip(some, others, strict=True)
+                alone = [one for one, other in pairs if nodes >> one & ~(nodes >> other) & 1]
+                found.update(dict.fromkeys(alone[1:], alone[0]) if alone else {})
         for seam in self._read_twice:
             # Converted back by others, or not at all: it is the same tensor.
             pairs = zip(seam.back, seam.readers, strict=True)
@@ -165,8 +161,7 @@ class LayoutGraph(DataflowGraph):
     def idle(self, nodes: int) -> int:
         found = sum(1 << index for index in self.aliases(nodes)) & nodes
         for seam in self.seams if nodes & self.conversions else ():
-            if nodes >> seam.there & 1 and seam.mask & ~nodes == 0:
-                found |= 1 << seam.there
+            found |= sum(1 << t for t, b in seam.pairs() if nodes >> t & nodes >> b & 1)
         return found
 
     def users(self, index: int, nodes: int) -> int:

@@ -1,4 +1,4 @@
-"""Where tensors may have another layout: conversions that undo each other, between operators.
+"""Where tensors may have another layout: conversions that undo each other, before each reader.
 
 Nothing is computed otherwise: a search decides whether a partition's border runs between the two
 conversions of a tensor (:mod:`collage.search.layouts`), and those of all others vanish.
@@ -31,7 +31,7 @@ _ABSORBED = (OpKind.ELEMWISE, OpKind.BROADCAST)
 def with_seams(
     mod: tvm.IRModule, graph: DataflowGraph, *, last: bool = False
 ) -> tuple[tvm.IRModule, DataflowGraph]:
-    """Put both conversions behind every tensor whose layout may matter at a border.
+    """Put both conversions before each reader of tensors whose layout may matter at a border.
 
     Parameters
     ----------
@@ -85,22 +85,18 @@ class _Writer:
         self._orders = orders[::-1] if last else orders
         self.bindings: list[relax.Binding] = []
         self._chosen = chosen
-        self._there: dict[relax.Var, relax.Var] = {}
-        self._back: dict[relax.Var, list[relax.Var]] = {}
+        self._made: dict[relax.Var, list[tuple[relax.Var, relax.Var]]] = {}
 
     def take(self, binding: relax.Binding) -> None:
         """A binding of the old function, that reads what was converted back for it."""
         own: dict[relax.Var, relax.Var] = {}
         for var in used_vars(binding.value):
-            if var in self._there and var not in own:
-                name = f"{var.name}_back{len(self._back[var])}"
-                own[var] = self._converted(self._there[var], name, self._orders[1])
-                self._back[var].append(own[var])
+            if var in self._chosen and var not in own:
+                made = self._made.setdefault(var, [])
+                there = self._converted(var, f"{var.name}_there{len(made)}", self._orders[0])
+                own[var] = self._converted(there, f"{var.name}_back{len(made)}", self._orders[1])
+                made.append((there, own[var]))
         self.bindings.append(_reading(binding, own) if own else binding)
-        if binding.var in self._chosen:
-            name = f"{binding.var.name}_there"
-            self._there[binding.var] = self._converted(binding.var, name, self._orders[0])
-            self._back[binding.var] = []
 
     def _converted(self, var: relax.Var, name: str, axes: Axes) -> relax.Var:
         value = relax.BlockBuilder().normalize(relax.op.permute_dims(var, list(axes)))
@@ -110,7 +106,7 @@ class _Writer:
 
     def seams(self) -> list[SeamVars]:
         """What was put in."""
-        return [(var, there, tuple(self._back[var])) for var, there in self._there.items()]
+        return [(var, tuple(made)) for var, made in self._made.items()]
 
 
 def _reading(binding: relax.Binding, names: Mapping[relax.Var, relax.Var]) -> relax.Binding:

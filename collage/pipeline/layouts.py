@@ -142,8 +142,7 @@ def compare_layouts(
     other = LAYOUTS[1 - LAYOUTS.index(own)]
     turned, count = [], 0
     for seam in graph.seams:
-        parts = [part for part in answer.candidates if part.nodes & seam.mask]
-        if len(parts) > 1:
+        if any(seam.mask & part.nodes & ~graph.idle(part.nodes) for part in answer.candidates):
             turned.append(f"{seam.tensor}:{graph.op_name(seam.tensor)}")
     for part in answer.candidates:
         count += part.rule == CONVERTING and not part.inline

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -18,16 +18,17 @@ from collage.search.seam import Seam
 LAYOUTS = "layouts"
 """Name of the rule in candidates that only convert."""
 
-_MOST_READERS = 3
-"""Up to which any of a tensor's readers may have it in any layout, whatever the others have."""
+_MOST_READERS = 6
+"""Up to which one conversion may serve any of a tensor's readers, whatever the others have."""
 
 
 class LayoutsRule(PartitionRule):
     """A rule's candidates in a graph with conversions, as they were and in the other layout.
 
     Each has its inputs in the other layout, its outputs, both or neither, as far as its backend
-    takes that (:class:`~collage.backends.contract.TakesLayouts`). Besides, for each tensor: both of
-    its conversions inline, which is none; and conversions as partitions of the native target.
+    takes that (:class:`~collage.backends.contract.TakesLayouts`). Besides, for each tensor and
+    reader: both conversions inline, which is none; and for each set of a tensor's readers one
+    conversion as a partition.
 
     Parameters
     ----------
@@ -67,10 +68,11 @@ class LayoutsRule(PartitionRule):
         found = self.rule.find(graph.plain)
         variants = _Variants(graph)
         candidates = [one for c in found.candidates for one in variants.of(c)]
+        nodes = {graph.with_numbers_of(one.nodes) for one in found.candidates}
         for seam in graph.seams:
-            candidates.append(Candidate(seam.mask, self.targets.native, rule=LAYOUTS, inline=True))
+            candidates += [_undone(pair, self.targets.native) for pair in seam.undone]
             candidates += [
-                one for nodes in _apart(seam) for one in self._converting(nodes, variants)
+                one for some in _apart(seam, nodes) for one in self._converting(some, variants)
             ]
         return Found(distinct(candidates), _renumbered(graph, found.rejections))
 
@@ -84,17 +86,31 @@ class LayoutsRule(PartitionRule):
                 yield Candidate(nodes, target, (Composite(name, 1 << first),), LAYOUTS)
 
 
-def _apart(seam: Seam) -> Iterator[int]:
+def _undone(pair: int, native: BackendTarget) -> Candidate:
+    """Both conversions for a reader, which are none."""
+    return Candidate(pair, native, rule=LAYOUTS, inline=True)
+
+
+def _apart(seam: Seam, candidates: Iterable[int]) -> Iterator[int]:
     """The conversions of a tensor that one partition may hold which does nothing else."""
-    for count in range(len(seam.back) + 1):
-        if len(seam.back) > _MOST_READERS and 1 < count < len(seam.back):
-            continue
-        for some in combinations(seam.back, count):
-            nodes = sum(1 << index for index in some)
-            if count < len(seam.back):
-                yield 1 << seam.there | nodes
-            if count:
-                yield nodes
+    readers = sum(1 << reader for reader in seam.readers)
+    for some in _reader_sets(seam, readers, candidates):
+        yield seam.there_for(some)
+        yield seam.back_for(some)
+
+
+def _reader_sets(seam: Seam, readers: int, candidates: Iterable[int]) -> Iterator[int]:
+    """The readers of a tensor that one conversion may serve."""
+    if len(seam.readers) <= _MOST_READERS:
+        for count in range(1, len(seam.readers) + 1):
+            for some in combinations(seam.readers, count):
+                yield sum(1 << reader for reader in some)
+        return
+    # Whoever reads it, whoever else reads what one of the candidates makes, each alone, and all.
+    sets = [1 << reader for reader in seam.readers] + [readers]
+    for nodes in candidates:
+        sets += [nodes & readers, ~nodes & readers] if nodes & readers else []
+    yield from (some for some in dict.fromkeys(sets) if some)
 
 
 def lifted(graph: LayoutGraph, partitioning: Partitioning) -> Partitioning:
@@ -117,7 +133,7 @@ def lifted(graph: LayoutGraph, partitioning: Partitioning) -> Partitioning:
     >>> from collage.search.dataflow import DataflowGraph
     >>> from collage.targets import resolve_targets
     >>> (tvm,) = resolve_targets(["llvm"])
-    >>> graph = LayoutGraph.from_seams([[], [0], [1], [2]], [Seam(0, 1, (2,), (3,))])
+    >>> graph = LayoutGraph.from_seams([[], [0], [1], [2]], [Seam(0, (1,), (2,), (3,))])
     >>> apart = Partitioning((Candidate(0b01, tvm), Candidate(0b10, tvm)))
     >>> [(list(bits(c.nodes)), c.inline) for c in lifted(graph, apart).candidates]
     [([0], False), ([1, 2], True), ([3], False)]
@@ -126,10 +142,9 @@ def lifted(graph: LayoutGraph, partitioning: Partitioning) -> Partitioning:
     parts = [variants.same(candidate) for candidate in partitioning.candidates]
     held = sum(part.nodes for part in parts)
     native = next((c.target for c in parts if c.inline), parts[0].target if parts else None)
-    for seam in graph.seams:
-        if not seam.mask & held:
-            assert native is not None
-            parts.append(Candidate(seam.mask, native, rule=LAYOUTS, inline=True))
+    for pair in (pair for seam in graph.seams for pair in seam.undone if not pair & held):
+        assert native is not None
+        parts.append(_undone(pair, native))
     return make_partitioning(graph, parts, partitioning.seconds, partitioning.origin)
 
 
@@ -148,7 +163,11 @@ class _Variants:
         """The candidate with every tensor as it was."""
         graph = self._graph
         nodes = graph.with_numbers_of(candidate.nodes)
-        inside = sum(seam.mask for seam in graph.seams if _is_inside(seam, nodes))
+        inside = sum(
+            seam.there_for(nodes) | seam.back_for(nodes)
+            for seam in graph.seams
+            if nodes >> seam.tensor & 1
+        )
         composites = tuple(
             replace(one, nodes=graph.with_numbers_of(one.nodes)) for one in candidate.composites
         )
@@ -171,17 +190,10 @@ class _Variants:
     def _turned(
         self, same: Candidate, before: Sequence[Seam], behind: Sequence[Seam]
     ) -> Candidate | None:
-        nodes, first, last = same.nodes, list[int](), list[int]()
-        for seam in before:
-            back = [b for b, r in zip(seam.back, seam.readers, strict=True) if nodes >> r & 1]
-            nodes |= sum(1 << index for index in back)
-            first.append(back[0])
-        for seam in behind:
-            outside = [
-                b for b, r in zip(seam.back, seam.readers, strict=True) if not nodes >> r & 1
-            ]
-            nodes = (nodes | 1 << seam.there) & ~sum(1 << index for index in outside)
-            last.append(seam.there)
+        entering = [seam.back_for(same.nodes) for seam in before]
+        leaving = [seam.there_for(~same.nodes) for seam in behind]
+        nodes = same.nodes | sum(entering) | sum(leaving)
+        first, last = ([next(bits(some)) for some in sets] for sets in (entering, leaving))
         if not same.composites:
             return replace(same, nodes=nodes)
         names = self.names(same.target)
@@ -212,11 +224,6 @@ class _Variants:
             names = {index: single.get(1 << index) for index in bits(self._graph.conversions)}
             self._conversions[target] = {i: name for i, name in names.items() if name}
         return self._conversions[target]
-
-
-def _is_inside(seam: Seam, nodes: int) -> bool:
-    """Whether a tensor is made by a node set, and read there."""
-    return bool(nodes >> seam.tensor & 1) and any(nodes >> reader & 1 for reader in seam.readers)
 
 
 def _is_read(seam: Seam, nodes: int) -> bool:
