@@ -7,6 +7,8 @@ of this project. Each error carries the value that broke the rule as ``value``.
 
 from __future__ import annotations
 
+import re
+
 
 class CollageError(Exception):
     """Root of all errors raised by this project.
@@ -24,8 +26,28 @@ class CollageError(Exception):
         self.value = value
 
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
 class UserError(CollageError):
-    """Something the user gave is wrong; the message says how to mend it."""
+    """Something the user gave is wrong; the message says how to mend it.
+
+    Parameters
+    ----------
+    message : str
+        Shown with control characters written out: names in it may come from a file, and neither
+        break its one line nor speak to a terminal.
+    value : object, optional
+        The value that broke the rule.
+
+    Examples
+    --------
+    >>> print(UserError("nothing defines 'a\\nb'"))
+    nothing defines 'a\\nb'
+    """
+
+    def __init__(self, message: str, *, value: object = None) -> None:
+        super().__init__(_CONTROL.sub(lambda one: repr(one[0])[1:-1], message), value=value)
 
 
 class TargetError(UserError):

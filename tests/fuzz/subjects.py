@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm.relax import op
 
 import collage
+from benchmarks.conformance.cases import cases
 from collage.backends.contract.errors import BundleError, ProtocolError, UserError
 from collage.cost import TableCostModel
 from collage.cost.base import Cost, CostStatus
@@ -22,6 +23,7 @@ from collage.cost.processes.messages import Answer, Checked, Done, Failure, Time
 from collage.cost.processes.protocol import decode, encode
 from collage.importers import load_model
 from collage.testing import graph
+from tests.fuzz.fields import mutated_fields
 from tests.fuzz.mutations import mutated, mutated_json
 
 
@@ -51,6 +53,24 @@ class Models(Subject):
     def feed(self, rng: random.Random) -> None:
         path = self.folder / "model.onnx"
         path.write_bytes(mutated(self.content, rng))
+        load_model(path)
+
+
+class Fields(Subject):
+    """ONNX's own cases with other operators, types, names, numbers, more or less of each."""
+
+    allowed = (UserError,)
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.models = [case.model.SerializeToString() for _, case in sorted(cases().items())]
+        self.operators = tuple(sorted({schema.name for schema in onnx.defs.get_all_schemas()}))
+
+    def feed(self, rng: random.Random) -> None:
+        model = onnx.ModelProto.FromString(rng.choice(self.models))
+        mutated_fields(model, rng, self.operators)
+        path = self.folder / "model.onnx"
+        path.write_bytes(model.SerializeToString())
         load_model(path)
 
 
@@ -173,6 +193,7 @@ def _messages() -> list[Answer]:
 
 SUBJECTS: dict[str, type[Subject]] = {
     "models": Models,
+    "fields": Fields,
     "logs": Logs,
     "bundles": Bundles,
     "messages": Messages,

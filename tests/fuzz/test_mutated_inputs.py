@@ -14,7 +14,7 @@ from tests.fuzz.subjects import SUBJECTS
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = 100
-"""Of each kind in the quick suite; the slow one has 2,500, four kinds of them 10,000."""
+"""Of each kind in the quick suite, but for what takes long to make; the slow one has 2,500."""
 
 
 def _feed(kind: str, seed: int, count: int, folder: Path) -> None:
@@ -31,7 +31,7 @@ def _feed(kind: str, seed: int, count: int, folder: Path) -> None:
     assert fed == list(range(seed, seed + count))
 
 
-@pytest.mark.parametrize("kind", SUBJECTS)
+@pytest.mark.parametrize("kind", [kind for kind in SUBJECTS if kind != "fields"])
 def test_a_sample(kind: str, tmp_path: Path) -> None:
     _feed(kind, 0, SAMPLE, tmp_path)
 

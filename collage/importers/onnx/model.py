@@ -12,7 +12,7 @@ import onnx.version_converter
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
-from collage.backends.contract.errors import ModelError, telling_line
+from collage.backends.contract.errors import CollageError, ModelError, telling_line
 from collage.importers._base import ChosenRows, FileImporter, ImportedModel, Shapes, from_module
 from collage.importers.onnx.choosers import count_rows, room_for_one_more
 from collage.importers.onnx.converter import CheckedImporter
@@ -25,7 +25,7 @@ from collage.importers.onnx.labels import with_numbers_for_labels, without_maps
 from collage.importers.onnx.listed_axes import list_axes
 from collage.importers.onnx.narrow import fill_in_sparse, weights_of, widen_narrow
 from collage.importers.onnx.shapes import concretize, real_inputs
-from collage.importers.onnx.soundness import require_text, require_whole
+from collage.importers.onnx.soundness import require_standard, require_text, require_whole
 from collage.importers.onnx.straight import DataDecideError, flatten
 from collage.importers.onnx.support import (
     drop_unused_outputs,
@@ -147,8 +147,11 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
     """
     try:
         return _import_whole(model, name, shapes)
-    except (TypeError, UnicodeDecodeError):
+    except CollageError:
+        raise
+    except Exception:
         require_text(model)
+        require_standard(model)
         raise
 
 

@@ -148,7 +148,8 @@ def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, TensorProto]]:
     yield from ((tensor.name, tensor) for tensor in graph.initializer)
     for node in graph.node:
         if node.op_type == "Constant":
-            yield from ((node.output[0], a.t) for a in node.attribute if a.name == "value")
+            values = [a.t for a in node.attribute if a.name == "value"]
+            yield from zip(node.output, values, strict=False)
 
 
 def _stored(graph: onnx.GraphProto) -> Iterator[int]:

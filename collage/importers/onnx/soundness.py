@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import onnx
 from google.protobuf.message import Message  # type: ignore[import-untyped]
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helper
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, checker, numpy_helper
+from onnx.shape_inference import InferenceError
 
-from collage.backends.contract.errors import ModelError
+from collage.backends.contract.errors import ModelError, telling_line
 from collage.importers.onnx.support import node_label
 
 
@@ -61,6 +62,37 @@ def require_text(message: Message) -> None:
                         f"the graph is damaged: '{field.name}' is no text but {text[:40]!r}",
                         value=text,
                     )
+
+
+def require_standard(model: onnx.ModelProto) -> None:
+    """Raise where ONNX's own checker, or its inference of shapes, finds that a model is none.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        That something else failed at: the checker also minds what does no harm.
+
+    Raises
+    ------
+    ModelError
+        Says what the checker says.
+
+    Examples
+    --------
+    >>> require_standard(onnx.parser.parse_model(
+    ...     '''<ir_version: 8, opset_import: ["" : 17]>
+    ...     net (float[8] x) => (float[8] y) { y = Relu(x) }'''
+    ... ))
+    """
+    if model.ByteSize() > checker.MAXIMUM_PROTOBUF:
+        return
+    named = onnx.ModelProto.FromString(model.SerializeToString())
+    named.graph.name = named.graph.name or "graph"
+    for full in (False, True):
+        try:
+            checker.check_model(named, full_check=full)
+        except (checker.ValidationError, InferenceError, RuntimeError, ValueError) as err:
+            raise ModelError(f"the graph is damaged: {telling_line(err)}", value=str(err)) from err
 
 
 def _require_whole(graph: GraphProto, outer: frozenset[str]) -> None:
