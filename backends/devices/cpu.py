@@ -33,11 +33,14 @@ class _CpuDevice(DeviceKind):
         return tvm.target.Target(self.target_kind)
 
     def complete(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        attributes = dict(attributes)
+        if isinstance(features := attributes.get("mattr", []), str):
+            attributes["mattr"] = features = features.split(",")
         if {"mcpu", "mtriple", "tag"} & set(attributes):
-            return dict(attributes)
+            return attributes
         # A bare "llvm" means this machine: without a CPU name LLVM would emit SSE2 code.
         mcpu = str(tvm.target.codegen.llvm_get_system_cpu())
-        features = [*lacking_here(mcpu), *attributes.get("mattr", ())]
+        features = [*lacking_here(mcpu), *features]
         return {**attributes, "mcpu": mcpu, **({"mattr": features} if features else {})}
 
     def architecture(self, target: tvm.target.Target) -> str:

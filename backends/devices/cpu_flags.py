@@ -13,6 +13,8 @@ _LINUX_NAMES = {
         f"avx512{part}": f"avx512_{part}"
         for part in ("vbmi2", "vnni", "bf16", "bitalg", "vpopcntdq", "fp16")
     },
+    # Bits of bytes are turned and counted with it, which no source asks for by name.
+    "gfni": "gfni",
     "sse4.2": "sse4_2",
     "bmi": "bmi1",
     "avxvnni": "avx_vnni",

@@ -52,7 +52,7 @@ def test_code_for_this_processor_uses_nothing_that_it_lacks() -> None:
     assert set(cpu_flags_of(native)) <= cpu_flags_here()
 
 
-@pytest.mark.parametrize("hidden", ["avx512f", "avx2", "fma"])
+@pytest.mark.parametrize("hidden", ["avx512f", "avx2", "fma", "gfni"])
 def test_what_a_virtual_machine_hides_is_left_out(
     hidden: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,3 +63,9 @@ def test_what_a_virtual_machine_hides_is_left_out(
     target = tvm.target.Target({"kind": "llvm", "mcpu": "znver4", "mattr": list(left_out)})
     assert set(cpu_flags_of(target)) <= shown
     assert cpu_flags.lacking_here("x86-64") == ()
+
+
+@pytest.mark.parametrize("more", ["", ",mcpu=haswell"])
+def test_features_may_be_written_as_text(more: str) -> None:
+    native = resolve_targets([f"llvm:mattr=-fma{more}"]).native.device
+    assert "fma" not in cpu_flags_of(native)
