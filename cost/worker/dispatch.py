@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from collage.backends.contract.errors import CollageError, ProtocolError, telling_line
 from collage.cost.base import CostStatus
@@ -79,6 +82,8 @@ class Tasks:
         except ProtocolError as err:
             send(encode(Unreadable(reason=str(err))))
             return
+        if isinstance(request, _BUILDING):
+            _keep_tools_in(request.context.work_dir)
         try:
             answer = self._do(request, send)
         except Exception as err:  # noqa: BLE001 (every failure of a candidate becomes a typed reason)
@@ -117,6 +122,16 @@ class Tasks:
                 return self._runs.take_apart(request)
             case Connect():
                 return self._runs.connect(request)
+
+
+def _keep_tools_in(folder: Path) -> None:
+    """Compilers put what lies between their stages into a folder that goes with the request.
+
+    Where a builder is killed, they are too, and clean nothing up.
+    """
+    tempfile.gettempdir()  # Kept from now on: locks lie there, which other processes look for.
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["TMPDIR"] = str(folder)
 
 
 def _failure(request: AnyRequest, error: Exception, *, crowded: bool) -> Failure:

@@ -118,3 +118,26 @@ def test_arrays_survive_their_files(tmp_path: Path, dtype: str) -> None:
     assert [a.dtype for a in loaded] == [a.dtype for a in arrays]
     for a, b in zip(arrays, loaded, strict=True):
         np.testing.assert_array_equal(a.astype("float32"), b.astype("float32"))
+
+
+def test_what_compilers_leave_when_they_are_killed_goes_with_the_build(
+    context: BuildContext,
+    tvm_target: BackendTarget,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiler, temporary = tmp_path / "cxx", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    compiler.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && exec echo "cxx 1"\n'
+        'echo > "${TMPDIR:-/tmp}/between.s"\nexec sleep 60\n'
+    )
+    compiler.chmod(0o755)
+    own = replace(context, cxx=str(compiler), cache_dir=tmp_path / "cache")
+    job = BuildJob(tvm_workload(4, 6), tvm_target, tmp_path / "build")
+    with LocalBuilder(own, MeasureConfig(build_timeout_sec=5.0), parallel=1) as builder:
+        (result,) = builder.build([job])
+    assert result is not None and result.status is CostStatus.TIMED_OUT
+    assert not list(temporary.glob("between.s"))
+    assert list(job.folder.rglob("between.s")), "the compiler was run"
