@@ -40,6 +40,7 @@ def load_model(
     shapes: Mapping[str, Sequence[int] | int] | None = None,
     allow_code: bool = False,
     example_inputs: ExampleInputs = None,
+    check_sec: float | None = None,
 ) -> ImportedModel:
     """A model as a Relax module, from a file or from an object of another framework.
 
@@ -54,6 +55,8 @@ def load_model(
         Whether a TVMScript ``.py`` file may be run. It is code like any other Python file.
     example_inputs : sequence or mapping, optional
         What a ``torch.nn.Module`` is called with, by position or by name; only that has them.
+    check_sec : float, optional
+        How long such a module may run to be held against what is traced of it.
 
     Returns
     -------
@@ -86,7 +89,9 @@ def load_model(
         for name, shape in (shapes or {}).items()
     }
     if is_module(source):
-        return import_exported_module(export_module(source, example_inputs), wanted)
+        return import_exported_module(
+            export_module(source, example_inputs, check_sec=check_sec), wanted
+        )
     if example_inputs is not None:
         raise InputError(
             f"example_inputs are for a torch.nn.Module, not for a {type(source).__name__}",

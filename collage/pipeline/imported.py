@@ -169,6 +169,7 @@ def import_functions(
     shapes: Mapping[str, Sequence[int]] | None = None,
     allow_code: bool = False,
     example_inputs: ExampleInputs = None,
+    check_sec: float | None = None,
     progress: ProgressCallback = ignore,
 ) -> list[Imported]:
     """As :func:`import_model`, all public functions of a model, ``main`` first.
@@ -177,6 +178,8 @@ def import_functions(
     ----------
     model, device, shapes, allow_code, example_inputs, progress
         As :func:`import_model` takes them.
+    check_sec : float, optional
+        As :func:`collage.importers.load_model` takes it.
 
     Returns
     -------
@@ -200,7 +203,13 @@ def import_functions(
     """
     name = str(model) if isinstance(model, str | Path | ExportedModule) else type(model).__name__
     progress(ProgressEvent("import", 0, 2, name))
-    loaded = load_model(model, shapes=shapes, allow_code=allow_code, example_inputs=example_inputs)
+    loaded = load_model(
+        model,
+        shapes=shapes,
+        allow_code=allow_code,
+        example_inputs=example_inputs,
+        check_sec=check_sec,
+    )
     progress(ProgressEvent("import", 1, 2, "normalizing"))
     functions = [prepare(one, device) for one in (loaded, *loaded.others)]
     operators = sum(len(function.graph) for function in functions)

@@ -267,6 +267,7 @@ def optimize(
             allow_code=allow_code,
             example_inputs=example_inputs,
             dynamic_shapes=dynamic_shapes,
+            check_sec=budget.trace_check_sec,
             progress=progress,
         )
         functions = _bucketed(shapes or {}, most_buckets, importing, search, budget)
@@ -308,12 +309,16 @@ def _imported(
     allow_code: bool,
     example_inputs: ExampleInputs,
     dynamic_shapes: Any,
+    check_sec: float | None,
     progress: ProgressCallback,
 ) -> list[Bucketed]:
     """The model's functions, for every bucket of shapes."""
     if dynamic_shapes is not None:
         # Exported once, whatever the shapes.
-        model, example_inputs = export_module(model, example_inputs, dynamic_shapes), None
+        model, example_inputs = (
+            export_module(model, example_inputs, dynamic_shapes, check_sec),
+            None,
+        )
     if len(buckets.buckets) > 1:
         if example_inputs is not None:
             raise ShapeError(
@@ -330,6 +335,7 @@ def _imported(
         shapes=bucket.shapes,
         allow_code=allow_code,
         example_inputs=example_inputs,
+        check_sec=check_sec,
         progress=progress,
     )
     course = functions[0].course

@@ -35,6 +35,9 @@ _HOPE = 4.0
 """One contender is tried in a quarter of the time that it should take: the answer in hand may have
 been compiled beside the measuring, and on crowded cores that takes several times as long."""
 
+_TRACE_CHECK_SHARE = 0.03
+"""Of the whole: what a module's trace gives may be held against the module for so long."""
+
 _HURRY_SEC = 240.0
 """Less than this is no time to compile all kernels that backends would choose among: for the twelve
 networks of the benchmarks that takes 16 cores one to two minutes."""
@@ -118,6 +121,17 @@ class Budget:
     def is_limited(self) -> bool:
         """Whether there is less than all the time in the world."""
         return self._end < math.inf or self.interrupted
+
+    @property
+    def trace_check_sec(self) -> float | None:
+        """How long a PyTorch module may run to be held against its trace; None without a limit.
+
+        Examples
+        --------
+        >>> Budget(100.0).trace_check_sec, Budget().trace_check_sec
+        (3.0, None)
+        """
+        return None if self.total_sec is None else _TRACE_CHECK_SHARE * self.total_sec
 
     @property
     def elapsed_sec(self) -> float:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import functools
 import logging
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from collage.backends.contract.errors import ModelError
@@ -50,10 +51,11 @@ def require_same(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     changed: Callable[[Any], AbstractContextManager[None]],
+    limit_sec: float | None = None,
 ) -> None:
     """Hold what was traced against the module itself, on the example inputs.
 
-    Where one of them cannot be run there is nothing to compare.
+    Where one of them cannot be run, or not in time, there is nothing to compare.
 
     Parameters
     ----------
@@ -65,6 +67,8 @@ def require_same(
         The example inputs.
     changed : callable
         What is changed in a module so that its results are plain ones.
+    limit_sec : float, optional
+        How long both may run together; without it they run to their ends.
 
     Raises
     ------
@@ -91,12 +95,22 @@ def require_same(
 
     try:
         weights = _unwritten(program, module)
-        with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with (
+            warnings.catch_warnings(),
+            torch.no_grad(),
+            torch.random.fork_rng(devices=[]),
+            _ending_in(limit_sec),
+        ):
             warnings.simplefilter("ignore")
             own = copy.deepcopy(module, dict(weights))
             with changed(own):
                 wanted = results(own)
             found = results(copy.deepcopy(program.module(), dict(weights)))
+    except _OverTimeError:
+        _log.debug(
+            "what was traced is not held against the module: that takes over %s s", limit_sec
+        )
+        return
     except Exception:  # noqa: BLE001 - a model's own code may raise anything
         _log.debug("what was traced is not held against the module: it does not run", exc_info=True)
         return
@@ -110,6 +124,29 @@ def require_same(
                 "whether it is traced, or what inputs hold, and then makes up something else, such "
                 "as masks; give all inputs that it can take (attention_mask, token_type_ids)"
             )
+
+
+class _OverTimeError(BaseException):
+    """Past what a model's own code catches."""
+
+
+def _ending_in(limit_sec: float | None) -> AbstractContextManager[Any]:
+    """Operators of PyTorch run for so long, and then no other one begins."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    if limit_sec is None:
+        return nullcontext()
+    end = time.monotonic() + limit_sec
+
+    class Limited(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if time.monotonic() > end:
+                raise _OverTimeError
+            return func(*args, **(kwargs or {}))
+
+    return Limited()
 
 
 def _unwritten(program: Any, module: Any) -> dict[int, Any]:

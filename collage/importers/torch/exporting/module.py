@@ -82,7 +82,10 @@ class ExportedModule:
 
 
 def export_module(
-    module: Any, example_inputs: ExampleInputs, dynamic_shapes: Any = None
+    module: Any,
+    example_inputs: ExampleInputs,
+    dynamic_shapes: Any = None,
+    check_sec: float | None = None,
 ) -> ExportedModule:
     """Export a module, with weights and modes of the module left as they were.
 
@@ -95,6 +98,8 @@ def export_module(
         ``dynamic_shapes``.
     dynamic_shapes : dict, tuple or list, optional
         The open dimensions, as ``torch.export.export`` takes them.
+    check_sec : float, optional
+        How long what was traced may be held against the module.
 
     Returns
     -------
@@ -150,7 +155,7 @@ def export_module(
             if not derivatives:
                 plain = without_cache if without_cache in _parts_of(changed) else plain_caches
                 with _evaluating(module):
-                    require_same(program, module, args, kwargs, plain)
+                    require_same(program, module, args, kwargs, plain, check_sec)
                 sizes = numbers_as_sizes(program)
                 fixed = decided.fixed() if way in followed else ()
                 found = ExportedModule(name, program, inspect.signature(module.forward), fixed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -285,6 +286,25 @@ def test_modules_that_compute_something_else_where_they_are_traced(
     near = Asking(1e-3)
     load_model(near, example_inputs=inputs)
     assert float(near.calls) == 0.0  # What is compared is a copy.
+
+
+def test_what_is_traced_is_held_against_the_module_for_as_long_as_there_is_time() -> None:
+    class Slow(nn.Module):  # type: ignore[misc,name-defined]
+        seen = 0
+
+        def forward(self, x: Any) -> Any:
+            if torch.compiler.is_exporting():
+                return x
+            for _ in range(100):
+                Slow.seen += 1
+                time.sleep(0.01)
+                x = x + 1
+            return x
+
+    load_model(Slow(), example_inputs=(rows(3),), check_sec=0.05)
+    assert 0 < Slow.seen < 50
+    with pytest.raises(ModelError, match="asks whether it is traced"):
+        load_model(Slow(), example_inputs=(rows(3),), check_sec=60.0)
 
 
 def test_weights_of_bfloat16_whose_elements_lie_in_another_order() -> None:
