@@ -23,6 +23,11 @@ from collage.importers.onnx.support import node_label
 
 Attributes = dict[str, Any]
 
+_OF_SEQUENCES = {
+    *("ConcatFromSequence", "SequenceAt", "SequenceErase", "SequenceInsert", "SequenceLength")
+}
+"""What TVM's converters look into a sequence for; into a tensor they would look without end."""
+
 
 class CheckedImporter(ONNXGraphImporter):
     """Converts one graph; :meth:`convert` is the entry."""
@@ -90,6 +95,8 @@ class CheckedImporter(ONNXGraphImporter):
             ours = converter_of(op_name)
             found = ours(Node(self.bb, inputs, attrs, opset)) if ours is not None else None
             if found is None:
+                if op_name in _OF_SEQUENCES and not _is_sequence(inputs[0]):
+                    raise Refused("what it reads is no sequence")
                 found = super()._convert_operator(op_name, inputs, attrs, opset)
             return self._named(found, name)
         except Refused as err:
@@ -112,6 +119,10 @@ class CheckedImporter(ONNXGraphImporter):
         lost = [relax.Var("lost", relax.TensorType(dtype="float32", ndim=-1)) for _ in range(count)]
         self._lost.update(lost)
         return lost[0] if count == 1 else relax.Tuple(lost)
+
+
+def _is_sequence(expr: Any) -> bool:
+    return isinstance(expr, relax.Tuple) or isinstance(getattr(expr, "ty", None), relax.TupleType)
 
 
 def _shape(expr: Any) -> tuple[int, ...] | None:

@@ -92,3 +92,17 @@ def test_a_name_with_a_line_break_is_shown_in_one_line() -> None:
     model.graph.node[1].input[1] = "\n\x1b[2Jy"
     with pytest.raises(ModelError, match=r"uses '\\n\\x1b\[2Jy', which nothing defines"):
         load_model(model)
+
+
+@pytest.mark.parametrize("attributes", ["axis = 0", "axis = 0, new_axis = 1"])
+def test_a_tensor_in_place_of_a_sequence(attributes: str) -> None:
+    # Once it was looked into without end.
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]>
+        net (float[2, 3] x) => (float z) {{
+            y = Relu(x)
+            z = ConcatFromSequence <{attributes}> (y)
+        }}"""
+    )
+    with pytest.raises(ModelError, match="what it reads is no sequence"):
+        load_model(model)
