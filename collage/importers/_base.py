@@ -31,13 +31,17 @@ class ChosenRows:
         The operator that chooses them, and what the model calls it.
     count : int
         The output that says how many they are; the caller of the model does not see it.
-    more : ImportedModel
-        The same model with room for one more: what depends on them has another shape there.
+    more : ImportedModel or None
+        The same model with room for one more: what depends on them has another shape there. None
+        where it is known which outputs are rows of them.
+    outputs : tuple of (int, int)
+        Which those are, and along which axis.
     """
 
     label: str
     count: int
-    more: ImportedModel
+    more: ImportedModel | None
+    outputs: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

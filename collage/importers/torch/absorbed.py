@@ -1,22 +1,28 @@
-"""Rows that data choose and that end in sums over what they belong to: the edges of a graph.
+"""Rows that data choose, followed to where they end: in sums, in what is sorted, and in results.
 
 Graph networks drop some of the edges that they are given (loops), add others, and sum what comes
-along them into their nodes. As many edges as there may be are computed, and those that are none are
-added to a node behind the last. So results are right, and none of their extents depends on data.
+along them into their nodes. As many edges as there may be are computed, and those that are none
+are added to a node behind the last. Detectors choose boxes among boxes: those that are none come
+last in whatever is sorted, and change nothing of what is found of all. Results whose number of rows
+data say come out with that number.
 """
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from collage.importers.torch.choosing import choosers_of
-from collage.importers.torch.following import MOVED, Pieces, Rows, UnknownError, elementwise
+from collage.importers.torch.cut import CutRows, give_rows
+from collage.importers.torch.following import MOVED, elementwise
+from collage.importers.torch.meant import Pieces, Rows, UnknownError
+from collage.importers.torch.mixing import MIXED, joined
+from collage.importers.torch.sizes import Sizes, is_sized
 
 aten = torch.ops.aten
 
@@ -32,146 +38,247 @@ _SUMS = {
 }
 """Where each has its axis, its indices, and what else has rows; what is summed into comes first."""
 
-_OF_ALL = {
-    **dict.fromkeys(("sum.default", "sum.dim_IntList"), 0.0),
-    **dict.fromkeys(("max.default", "amax.default"), -math.inf),
-    **dict.fromkeys(("min.default", "amin.default"), math.inf),
-}
-"""What becomes of all rows, and what changes nothing of it."""
-
-
-_SIZES = {
-    **dict.fromkeys(("view.default", "reshape.default", "_unsafe_view.default"), 1),
-    **dict.fromkeys(("full.default", "empty.memory_format"), 0),
-    "expand.default": 1,
-    "chosen_rows.default": 1,
-}
-"""Which argument is only how large the result is."""
-
 
 def with_absorbed_rows(
     program: torch.export.ExportedProgram, again: Callable[[], torch.export.ExportedProgram]
-) -> torch.export.ExportedProgram | None:
-    """A program of which nothing that is given depends on how many rows were chosen.
+) -> tuple[torch.export.ExportedProgram, list[CutRows]] | None:
+    """A program that is right however many rows are chosen.
 
     Parameters
     ----------
     program : torch.export.ExportedProgram
         Already in few kinds of operators; left as it is where None is given.
     again : callable
-        Gives it with room for one more row everywhere: what differs was computed with how many
-        rows there are.
+        Gives it with other room for rows everywhere: what differs was computed with how many rows
+        there are.
 
     Returns
     -------
-    torch.export.ExportedProgram or None
-        None where nothing chooses rows, or they go anywhere but into sums.
+    tuple of (torch.export.ExportedProgram, list of CutRows), or None
+        The numbers of rows that results have are behind them. None where nothing chooses rows.
+
+    Raises
+    ------
+    UnknownError
+        When it is not known what becomes of them.
     """
     if not choosers_of(program):
         return None
     graph = program.graph
-    before = [(node.target, node.args, node.kwargs) for node in graph.nodes]
     try:
-        sums = _Following(graph).sums()
-        _require_same(before, again().graph)
+        following = Following(graph, Sizes(graph, again().graph))
+        following.follow()
+        cut = give_rows(program, following)
     except UnknownError:
         graph.eliminate_dead_code()
-        return None
-    for node, rows in sums:
-        (_leave_out if node.target.__name__ in _OF_ALL else _absorb)(graph, node, rows)
+        raise
     graph.eliminate_dead_code()
+    _give_types(graph)
     program.graph_module.recompile()
-    # Traced once more, so that every node has its type.
-    return program.run_decompositions({})
+    return program, cut
 
 
-def _require_same(before: list[tuple[Any, Any, Any]], again: fx.Graph) -> None:
-    """See that nothing but sizes follows from how many rows there may be."""
-    others = list(again.nodes)
-    if len(others) != len(before):
-        raise UnknownError
-    for (target, args, kwargs), other in zip(before, others, strict=True):
-        name = getattr(target, "__name__", str(target))
-        if name != getattr(other.target, "__name__", str(other.target)):
-            raise UnknownError
-        size = _SIZES.get(name)
-        given, wanted = (
-            [one for place, one in enumerate(each) if place != size] for each in (args, other.args)
-        )
-        if not _is_same([given, dict(kwargs)], [wanted, dict(other.kwargs)]):
-            raise UnknownError
+def _give_types(graph: fx.Graph) -> None:
+    """Let nodes that were added tell the types of their results, as others do.
+
+    PyTorch would do that by tracing the program once more, but for the results that were added.
+    """
+    mode = next(
+        (value.fake_mode for node in graph.nodes for value in _fakes(node)), FakeTensorMode()
+    )
+
+    def value(node: fx.Node) -> Any:
+        return node.meta["val"]
+
+    with mode:
+        for node in graph.nodes:
+            if node.op == "call_function" and "val" not in node.meta:
+                args, kwargs = fx.node.map_arg((node.args, node.kwargs), value)
+                node.meta["val"] = node.target(*args, **kwargs)
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether arguments are, but for what computes them."""
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_is_same(one[k], other[k]) for k in one)
-    if isinstance(one, fx.Node):
-        return isinstance(other, fx.Node)
-    return type(one) is type(other) and bool(one == other)
+def _fakes(node: fx.Node) -> list[Any]:
+    value = node.meta.get("val")
+    return [value] if isinstance(value, FakeTensor) else []
 
 
-class _Following:
-    """Follows rows from where they are chosen to where they are added up."""
+class Following:
+    """Follows rows from where they are chosen to where they end.
 
-    def __init__(self, graph: fx.Graph) -> None:
-        self._graph = graph
+    Parameters
+    ----------
+    graph : torch.fx.Graph
+        Of the program. Nothing in it is changed meanwhile, only added.
+    sizes : Sizes
+        What of it follows from how many rows there may be.
+
+    Attributes
+    ----------
+    rows : dict of fx.Node to Rows
+        What has rows of which some are none.
+    counts : dict of fx.Node to fx.Node
+        Of what says which rows are: how many they are, where they are the first.
+    changes : list of callable
+        What is to be done to the graph.
+    results : dict of int to Rows
+        Of what the program gives, by its place.
+    merged : dict
+        Of pieces that stand for rows and elements of each: the rows', and how many of each.
+    """
+
+    def __init__(self, graph: fx.Graph, sizes: Sizes) -> None:
+        self.graph = graph
         self.rows: dict[fx.Node, Rows] = {}
+        self.counts: dict[fx.Node, fx.Node] = {}
+        self.changes: list[Callable[[], None]] = []
+        self._sizes = sizes
+        self.results: dict[int, Rows] = {}
+        self.merged: dict[Pieces, tuple[Pieces, int]] = {}
+        self._coordinates: dict[fx.Node, tuple[int, Pieces]] = {}
 
-    def sums(self) -> list[tuple[fx.Node, Rows]]:
-        """Where all of them end."""
-        found = []
-        for node in list(self._graph.nodes):
-            if getattr(node.target, "__name__", "") == "chosen_rows.default":
-                self._begin(node, self._among_rows(node))
-                continue
-            if not any(one in self.rows for one in node.all_input_nodes) or node in self.rows:
-                continue
-            name = getattr(node.target, "__name__", "")
-            if name in _OF_ALL and self._takes_all(node):
-                found.append((node, self.rows[node.args[0]]))
-            elif name in _SUMS:
-                found.append((node, self._summed(node, *_SUMS[name])))
-            elif name not in _CHECKS:
-                self.rows[node] = self._moved(node, name)
-        return found
+    def follow(self) -> None:
+        """Learn of every node what rows it has, and what is to be changed.
 
-    def _begin(self, node: fx.Node, among: Pieces) -> None:
+        Raises
+        ------
+        UnknownError
+            When it is not known what becomes of them.
+        """
+        for node in list(self.graph.nodes):
+            if node.op not in ("call_function", "placeholder"):
+                continue
+            try:
+                self._learn(node, getattr(node.target, "__name__", ""))
+            except UnknownError as err:
+                raise UnknownError(node) from err
+        for place, node in enumerate(self.graph.output_node().args[0]):
+            if node in self.rows:
+                self.results[place] = self.rows[node]
+
+    def _learn(self, node: fx.Node, name: str) -> None:
+        """What rows a node has, of what those have that it is computed from."""
+        axes = self._sizes.axes(node)
+        if name == "chosen_rows.default":
+            self._begin(node, self._among_rows(node))
+            return
+        if any(one in self.rows for one in node.all_input_nodes):
+            if node not in self.rows and name not in _CHECKS:
+                self._follow(node, name)
+        elif axes and node not in self.rows:
+            self._made(node, name)
+        known = self.rows.get(node)
+        if axes and (known is None or axes != {known.axis}):
+            raise UnknownError
+
+    def first(self, count: fx.Node, length: int, among: Pieces = (), axis: int = 0) -> Rows:
+        """As many of the first rows as a vector of one element says.
+
+        Parameters
+        ----------
+        count : fx.Node
+            Says it; the graph inserts behind it.
+        length : int
+            How many there may be.
+        among, axis
+            See :class:`Rows`.
+
+        Returns
+        -------
+        Rows
+            Of one piece.
+        """
+        places = self.graph.call_function(aten.arange.default, (length,))
+        valid = self.graph.call_function(aten.lt.Tensor, (places, count))
+        self.counts[valid] = count
+        return Rows(axis, ((valid, length),), among)
+
+    def count_of(self, rows: Rows) -> fx.Node:
+        """How many rows are, a vector of one element; the graph inserts where that is asked."""
+        valid = rows.valid[0][0]
+        if len(rows.valid) == 1 and valid in self.counts:
+            return self.counts[valid]
+        call = self.graph.call_function
+        return call(aten.sum.dim_IntList, (joined(self.graph, rows), [0], True))
+
+    def _follow(self, node: fx.Node, name: str) -> None:
+        found: Any = NotImplemented
+        if name in MIXED:
+            with self.graph.inserting_before(node):
+                found = MIXED[name](self, node)
+        if name in _SUMS:
+            rows = self._summed(node, *_SUMS[name])
+            self.changes.append(lambda: _absorb(self.graph, node, rows))
+            found = self.rows.get(node.args[0])
+        elif found is NotImplemented:
+            found = self._along(node) or self._moved(node, name)
+        if found is not None:
+            self.rows[node] = found
+
+    def _along(self, node: fx.Node) -> Rows | None:
+        """The places along one axis of several, in which a mask holds."""
+        source, axis = node.args[0], node.args[-1]
+        if source not in self._coordinates or node.target is aten._to_copy.default:
+            return None
+        if node.target is aten.unbind.int:
+            self._coordinates[node] = self._coordinates[source]
+            return None
+        chosen, among = self._coordinates[source]
+        if node.target is aten.slice.Tensor:
+            axis = node.args[2]
+            one_column = node.args[1] == 1 and node.args[3] == axis + 1
+        else:
+            one_column = node.target is operator.getitem or node.args[1] == 1
+        known = (operator.getitem, aten.select.int, aten.slice.Tensor)
+        if node.target not in known or not one_column:
+            return None
+        return Rows(0, self.rows[source].valid, among if axis == chosen else ())
+
+    def _made(self, node: fx.Node, name: str) -> None:
+        """As many rows as others are."""
+        axes = self._sizes.axes(node)
+        if not is_sized(node) or len(axes) != 1:
+            raise UnknownError
+        rows = self._sizes.as_long_as(node, next(iter(axes)), self.rows.items())
+        if name.startswith("arange"):
+            begins = [one for one in node.args if isinstance(one, int)]
+            first = len(rows.valid) == 1 and rows.valid[0][0] in self.counts
+            if not first or begins not in ([begins[-1]], [0, begins[-1]], [0, begins[1], 1]):
+                raise UnknownError
+            rows = Rows(rows.axis, rows.valid, rows.valid)
+        self.rows[node] = rows
+
+    def _begin(self, node: fx.Node, mask: Rows | None) -> None:
         """The first of its results are rows; nobody else may have asked how many there are."""
         if any(user.target is not operator.getitem or user.args[1] != 0 for user in node.users):
             raise UnknownError
-        for taken in list(node.users):
-            with self._graph.inserting_before(taken):
-                count = self._graph.call_function(operator.getitem, (node, 1))
-                places = self._graph.call_function(
-                    aten.arange.default, (int(node.meta["val"][0].shape[0]),)
-                )
-                valid = self._graph.call_function(aten.lt.Tensor, (places, count))
-            self.rows[taken] = Rows(0, ((valid, int(node.meta["val"][0].shape[0])),), among)
+        among = mask.valid if mask and node.args[0].meta["val"].dim() == 1 else ()
+        users = list(node.users)
+        with self.graph.inserting_before(node.next):
+            count = self.graph.call_function(operator.getitem, (node, 1))
+            rows = self.first(count, int(node.meta["val"][0].shape[0]), among)
+        for taken in users:
+            self.rows[taken] = rows
+            if mask and not among:
+                self._coordinates[taken] = mask.axis, mask.valid
 
-    def _among_rows(self, node: fx.Node) -> Pieces:
+    def _among_rows(self, node: fx.Node) -> Rows | None:
         """Of rows that were chosen before, those that are none are not chosen again."""
         mask = node.args[0]
         rows = self.rows.get(mask)
         if rows is None:
-            return ()
+            return None
         shape = [1] * mask.meta["val"].dim()
         shape[rows.axis] = -1
-        with self._graph.inserting_before(node):
-            valid = self._graph.call_function(aten.view.default, (_joined(node, rows), shape))
-            both = self._graph.call_function(aten.logical_and.default, (mask, valid))
+        with self.graph.inserting_before(node):
+            valid = self.graph.call_function(aten.view.default, (joined(self.graph, rows), shape))
+            both = self.graph.call_function(aten.logical_and.default, (mask, valid))
         both.meta["val"] = mask.meta["val"]
-        node.args = (both, *node.args[1:])
-        return rows.valid if len(shape) == 1 else ()
 
-    def _takes_all(self, node: fx.Node) -> bool:
-        """Whether the axis of rows is gone behind it; of whole numbers that is not known."""
-        x, axes = node.args[0], node.args[1] if len(node.args) > 1 else []
-        value = x.meta["val"]
-        along = [int(one) % value.dim() for one in axes] or range(value.dim())
-        return value.is_floating_point() and self.rows[x].axis in along
+        def limit() -> None:
+            node.args = (both, *node.args[1:])
+
+        self.changes.append(limit)
+        return rows
 
     def _moved(self, node: fx.Node, name: str) -> Rows:
         follow = MOVED.get(name)
@@ -199,11 +306,15 @@ class _Following:
                 raise UnknownError
             where, places = given[0]
         rows = self.rows.get(places)
-        if rows is None or target in self.rows:
+        if rows is None:
             raise UnknownError
         flat = places.meta["val"].dim() == 1
         if axis is not None:
             where = int(node.args[axis]) % max(target.meta["val"].dim(), 1)
+        if (its := self.rows.get(target)) is not None and (
+            not flat or its.axis != where or its.valid != rows.among
+        ):
+            raise UnknownError
         if rows.axis != (0 if flat else where) or (axis is None and not flat):
             raise UnknownError
         for one in (node.args[other] for other in others):
@@ -213,39 +324,13 @@ class _Following:
         return Rows(where, rows.valid)
 
 
-def _joined(before: fx.Node, rows: Rows) -> fx.Node:
-    """A vector that says which rows are; the graph inserts before the node."""
-    call = before.graph.call_function
-    parts = [
-        valid if valid is not None else call(aten.full.default, ([n], True))
-        for valid, n in rows.valid
-    ]
-    return parts[0] if len(parts) == 1 else call(aten.cat.default, (parts,))
-
-
-def _leave_out(graph: fx.Graph, node: fx.Node, rows: Rows) -> None:
-    """Let rows that are none be what changes nothing."""
-    x = node.args[0]
-    shape = [1] * x.meta["val"].dim()
-    shape[rows.axis] = -1
-    with graph.inserting_before(node):
-        valid = graph.call_function(aten.view.default, (_joined(node, rows), shape))
-        nothing = graph.call_function(
-            aten.full.default,
-            ([], _OF_ALL[node.target.__name__]),
-            {"dtype": x.meta["val"].dtype},
-        )
-        kept = graph.call_function(aten.where.self, (valid, x, nothing))
-    node.args = (kept, *node.args[1:])
-
-
 def _absorb(graph: fx.Graph, node: fx.Node, rows: Rows) -> None:
     """Let it sum into one more than there are, and rows that are none into that one."""
     axis, (target, *rest) = rows.axis, node.args
     extent = int(target.meta["val"].shape[axis])
     call = graph.call_function
     with graph.inserting_before(node):
-        valid = _joined(node, rows)
+        valid = joined(graph, rows)
         at = _SUMS[node.target.__name__][1] - 1
         indexed = node.target is aten.index_put.default
         places = rest[at][axis] if indexed else rest[at]

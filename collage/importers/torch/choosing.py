@@ -36,9 +36,9 @@ _ROUNDS = 4
 """Rows may be chosen among those that were chosen before."""
 
 EVERY = -1
-"""Each of those that choose rows is given room for one more."""
+"""Each of those that choose rows is given other room, each for another number of them."""
 
-_UNKNOWN = -1
+_UNKNOWN = -(1 << 40)
 """How many rows more than there can be: none, and their number is not yet that of all."""
 
 
@@ -53,16 +53,70 @@ def _chosen_rows() -> Any:
         rows = mask.new_empty((count, mask.dim()), dtype=torch.int64)
         return rows, mask.new_empty((1,), dtype=torch.int64)
 
+    def found(mask: torch.Tensor, more: int) -> tuple[torch.Tensor, torch.Tensor]:
+        places = mask.nonzero()
+        rows = places.new_zeros((mask.numel() + more, mask.dim()))
+        rows[: len(places)] = places
+        return rows, torch.tensor([len(places)])
+
     torch.library.register_fake("collage::chosen_rows", shapes)
+    torch.library.impl("collage::chosen_rows", "cpu", found)
     return torch.ops.collage.chosen_rows.default
+
+
+def chosen_places(mask: torch.Tensor, more: int) -> torch.Tensor:
+    """Where a mask holds, with room for as many places as there may be.
+
+    Parameters
+    ----------
+    mask : torch.Tensor
+        Truth values.
+    more : int
+        How many places more there is room for.
+
+    Returns
+    -------
+    torch.Tensor
+        Rows of coordinates, zeros behind those that there are.
+
+    Examples
+    --------
+    >>> chosen_places(torch.tensor([False, True]), 0)
+    tensor([[1],
+            [0]])
+    """
+    found: torch.Tensor = _chosen_rows()(mask, more)[0]
+    return found
+
+
+def other_room(mask: torch.Tensor, number: int) -> int:
+    """Room for another number of rows than there may be; for few, which no limit of a model cuts.
+
+    Parameters
+    ----------
+    mask : torch.Tensor
+        Chooses them.
+    number : int
+        Of what chooses, so that each has another number of rows.
+
+    Returns
+    -------
+    int
+        How many more than there may be.
+
+    Examples
+    --------
+    >>> other_room(torch.ones(5), 0), other_room(torch.ones(5), 3)
+    (-3, 1)
+    """
+    return 2 + number - mask.numel() or 1
 
 
 def _places(x: torch.Tensor) -> torch.Tensor:
     if not is_known(x):
         return NotImplemented
     mask = x if x.dtype == torch.bool else x != 0
-    found: torch.Tensor = _chosen_rows()(mask, _UNKNOWN)[0]
-    return found
+    return chosen_places(mask, _UNKNOWN)
 
 
 def _columns(x: torch.Tensor) -> list[torch.Tensor]:
@@ -148,7 +202,7 @@ def with_chosen_rows(
         When nothing of the rows but their number is used, which the most would stand for then.
     """
     if not any(map(depends_on_data, program.graph.nodes)):
-        return program
+        return _each_once(program)
     _require_rows(program.graph)
     for _ in range(_ROUNDS):
         program = _with_known_rows(program.run_decompositions(_table()), more)
@@ -165,19 +219,28 @@ def _with_known_rows(
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target.__name__.startswith(_CHECKS):
             graph.erase_node(node)
-    # ``found[x > 0] = x[x > 0]`` has one mask, computed twice.
-    alike = numbers_of_kinds(graph)
-    known: dict[int, fx.Node] = {}
-    for node in choosers_of(program):
-        first = known.setdefault(alike[node.args[0]], node)
-        if first is not node:
-            node.replace_all_uses_with(first)
-    graph.eliminate_dead_code()
+    _each_once(program)
     for place, node in enumerate(choosers_of(program)):
-        node.args = (node.args[0], int(more in (place, EVERY)))
+        mask = node.args[0]
+        room = other_room(mask.meta["val"], place) if more == EVERY else int(more == place)
+        node.args = (mask, room)
     program.graph_module.recompile()
     # Traced once more, with numbers for what was unknown: what was computed with it shows them.
     return program.run_decompositions({})
+
+
+def _each_once(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """``found[x > 0] = x[x > 0]`` has one mask, computed twice."""
+    choosers = choosers_of(program)
+    alike = numbers_of_kinds(program.graph) if choosers else {}
+    known: dict[int, fx.Node] = {}
+    for node in choosers:
+        first = known.setdefault(alike[node.args[0]], node)
+        if first is not node:
+            node.replace_all_uses_with(first)
+    if choosers:
+        program.graph.eliminate_dead_code()
+    return program
 
 
 def _require_rows(graph: fx.Graph) -> None:
@@ -195,7 +258,7 @@ def _require_rows(graph: fx.Graph) -> None:
         if node.target is aten.sym_size.int and node.args[0] not in live:
             raise ModelError(
                 "the model computes with a number of rows that its data choose, at "
-                f"{_place(node)}; cut it there, and compute the rest outside",
+                f"{place_of(node)}; cut it there, and compute the rest outside",
                 value=node.name,
             )
 
@@ -242,7 +305,7 @@ def give_counts(program: torch.export.ExportedProgram, more: int | None) -> list
         signature.output_specs.append(
             OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(count.name), None)
         )
-        labels.append(f"the selection at {_place(node)}")
+        labels.append(label_of(node))
     return labels
 
 
@@ -252,14 +315,19 @@ def _require_one_level(choosers: list[fx.Node]) -> None:
         if not follows.isdisjoint(node.all_input_nodes):
             if node in choosers:
                 raise ModelError(
-                    f"the selection at {_place(node)} chooses among rows of which the data say how "
-                    "many there are; cut the model there, and compute the rest outside",
+                    f"{label_of(node)} chooses among rows of which the data say how many "
+                    "there are; cut the model there, and compute the rest outside",
                     value=node.name,
                 )
             follows.add(node)
 
 
-def _place(node: fx.Node) -> str:
+def label_of(node: fx.Node) -> str:
+    """What chooses rows, by where in the model's code it stands."""
+    return f"the selection at {place_of(node)}"
+
+
+def place_of(node: fx.Node) -> str:
     """The line of the model's code, where PyTorch knows it."""
     lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
     return f"'{lines[-1].strip() if len(lines) > 1 else label(node)}'"

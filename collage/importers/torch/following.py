@@ -4,37 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from torch import fx
 
-Pieces = tuple[tuple[fx.Node | None, int], ...]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Along an axis not all of a tensor is meant.
-
-    Attributes
-    ----------
-    axis : int
-        Counted from the front.
-    valid : tuple of (fx.Node or None, int)
-        Piece by piece along it: what says which are, None where all are, and how many there are.
-    among : tuple of (fx.Node or None, int)
-        As ``valid`` of the tensor whose rows these are the places of, of those that are; empty for
-        everything else.
-    """
-
-    axis: int
-    valid: Pieces
-    among: Pieces = ()
-
-
-class UnknownError(Exception):
-    """What becomes of rows is not known."""
-
+from collage.importers.torch.meant import Rows, UnknownError
 
 Known = Mapping[fx.Node, Rows]
 
@@ -51,9 +26,9 @@ def _value(node: fx.Node) -> Any:
 
 def _same(found: list[Rows]) -> Rows:
     """What all agree on."""
-    if len(set(found)) != 1:
+    if len({(one.axis, one.valid) for one in found}) != 1:
         raise UnknownError
-    return found[0]
+    return Rows(found[0].axis, found[0].valid)
 
 
 def elementwise(known: Known, node: fx.Node) -> Rows:
@@ -179,6 +154,20 @@ def _product_and_more(known: Known, node: fx.Node) -> Rows:
     return rows
 
 
+def _batchwise(known: Known, node: fx.Node) -> Rows:
+    """Each sample by itself, of one operand or of several."""
+    rows = _same([known[one] for one in node.all_input_nodes if one in known])
+    if rows.axis != 0 or node.args[0] not in known:
+        raise UnknownError
+    return rows
+
+
+def _of_regions(known: Known, node: fx.Node) -> Rows:
+    if node.args[0] in known:
+        raise UnknownError
+    return known[node.args[1]]
+
+
 def _batches(known: Known, node: fx.Node) -> Rows:
     one, two = (known.get(x) for x in node.args[:2])
     if one is not None and two is None and one.axis == 1:
@@ -212,8 +201,9 @@ def _stacked(known: Known, node: fx.Node) -> Rows:
 
 
 def _taken(known: Known, node: fx.Node) -> Rows:
-    """One of several tensors, as ``unbind`` and ``split`` have them."""
-    return known[node.args[0]]
+    """One of several tensors, as ``unbind``, ``split`` and ``sort`` have them."""
+    rows = known[node.args[0]]
+    return replace(rows, among=()) if _value(node).is_floating_point() else rows
 
 
 def _unbound(known: Known, node: fx.Node) -> Rows:
@@ -232,7 +222,8 @@ def _among_rows(known: Known, x: fx.Node, axis: int, index: fx.Node) -> Rows | N
     flat = _value(index).dim() == 1
     if not flat or rows.axis != axis or places.among != rows.valid:
         raise UnknownError
-    return Rows(axis, places.valid)
+    # Places that are taken of places are places of the same rows.
+    return Rows(axis, places.valid, rows.among)
 
 
 def _selected(known: Known, node: fx.Node) -> Rows:
@@ -253,8 +244,12 @@ def _looked_up(known: Known, node: fx.Node) -> Rows:
 
 def _gathered(known: Known, node: fx.Node) -> Rows:
     x, axis, index = node.args[:3]
-    if x in known and known[x] == known.get(index) and _axis(x, axis) != known[x].axis:
-        return known[x]
+    if x in known and index in known:
+        along, rows, places = _axis(x, axis), known[x], known[index]
+        if along == rows.axis == places.axis and places.among == rows.valid:
+            return Rows(along, places.valid)
+        if along != rows.axis and (rows.axis, rows.valid) == (places.axis, places.valid):
+            return Rows(rows.axis, rows.valid)
     if x in known or index not in known:
         raise UnknownError
     return known[index]
@@ -273,6 +268,11 @@ def _indexed(known: Known, node: fx.Node) -> Rows:
         rows = _together([one for _, one in given], known, rank)
         return Rows(first + rows.axis, rows.valid)
     rows = known[x]
+    at = dict(given).get(rows.axis)
+    if at in known and rank == 1:
+        if known[at].among != rows.valid:
+            raise UnknownError
+        return Rows(first, _together([one for _, one in given], known, rank).valid)
     if any(one in known for _, one in given) or first <= rows.axis <= given[-1][0]:
         raise UnknownError
     return Rows(rows.axis + (rank - len(given)) * (rows.axis > first), rows.valid)
@@ -292,7 +292,17 @@ def _together(nodes: list[fx.Node], known: Known, rank: int) -> Rows:
 _Follow = Callable[[Known, fx.Node], Rows]
 
 MOVED: dict[str, _Follow] = {
-    **dict.fromkeys(("clone.default", "_to_copy.default", "alias.default"), _first),
+    **dict.fromkeys(("clone.default", "_to_copy.default", "alias.default", "full_like.default",
+                     "zeros_like.default", "ones_like.default"), _first),
+    **dict.fromkeys(
+        ("conv1d.default", "conv2d.default", "conv3d.default", "convolution.default",
+         "conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input",
+         "_native_batch_norm_legit_no_training.default", "batch_norm.default",
+         "group_norm.default", "instance_norm.default", "max_pool2d.default",
+         "max_pool2d_with_indices.default", "avg_pool2d.default", "adaptive_avg_pool2d.default",
+         "_adaptive_avg_pool2d.default", "upsample_nearest2d.vec", "upsample_bilinear2d.vec",
+         "scaled_dot_product_attention.default"), _batchwise),
+    **dict.fromkeys(("roi_align.default", "roi_pool.default"), _of_regions),
     **dict.fromkeys(("view.default", "reshape.default", "_unsafe_view.default"), _viewed),
     "expand.default": _widened,
     "permute.default": _permuted,

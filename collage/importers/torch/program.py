@@ -86,7 +86,9 @@ def is_exported_program(source: object) -> bool:
     return torch is not None and isinstance(source, torch.export.ExportedProgram)
 
 
-def import_exported_program(program: Any, name: str, shapes: Shapes) -> ImportedModel:
+def import_exported_program(
+    program: Any, name: str, shapes: Shapes, roomier: Any = None
+) -> ImportedModel:
     """The model of an exported program for one set of shapes.
 
     Parameters
@@ -97,6 +99,8 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
         The model's.
     shapes : mapping of str to sequence of int
         Of what has open dimensions; others may only repeat the program's own.
+    roomier : torch.export.ExportedProgram, optional
+        The same with other room for the rows that data choose, where it has room for all.
 
     Returns
     -------
@@ -118,6 +122,7 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     [(4, 8)]
     """
     from collage.importers.torch.courses.model import has_control_flow, import_course, straightened
+    from collage.importers.torch.cut import CutRows
     from collage.importers.torch.dynamic import with_shapes
     from collage.importers.torch.exporting.derivatives import require_no_derivatives
     from collage.importers.torch.operators.errors import SPARSE, SPARSE_CONSTANT
@@ -131,8 +136,8 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     program, shapes = with_shapes(program, shapes)
     signature: Signature | None = None
 
-    def imported(more: int | None = None) -> tuple[ImportedModel, list[str]]:
-        mod, choosers = translate(program, more)
+    def imported(more: int | None = None) -> tuple[ImportedModel, list[CutRows]]:
+        mod, choosers = translate(program, more, roomier)
         _require_inference(mod, name)
         assert signature is not None, "it is asked for first"
         names = [*signature.output_names(), *(f"rows_{i}" for i in range(len(choosers)))]
@@ -141,6 +146,8 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
     try:
         program, written = with_written(program)
         program, state = with_state(program)
+        if roomier is not None:
+            roomier, _ = with_state(with_written(roomier)[0])
         if has_control_flow(program):
             straight = straightened(program, state, written)
             program, signature = straight.program, straight.signature
@@ -150,8 +157,13 @@ def import_exported_program(program: Any, name: str, shapes: Shapes) -> Imported
         model, choosers = imported()
         first = len(model.outputs) - len(choosers)
         chosen = [
-            ChosenRows(label, first + place, imported(place)[0])
-            for place, label in enumerate(choosers)
+            ChosenRows(
+                cut.label,
+                first + place,
+                None if cut.outputs else imported(place)[0],
+                cut.outputs,
+            )
+            for place, cut in enumerate(choosers)
         ]
     except ModelError:
         raise
@@ -194,7 +206,7 @@ def import_exported_module(exported: ExportedModule, shapes: Shapes) -> Imported
     """
     from collage.importers.torch.structure import as_forward_takes, with_fixed
 
-    model = import_exported_program(exported.program, exported.name, shapes)
+    model = import_exported_program(exported.program, exported.name, shapes, exported.roomier)
     if model.course is not None:
         assert model.course.signature is not None, "programs have one"
         signature = as_forward_takes(model.course.signature, exported.forward)

@@ -23,8 +23,16 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from collage.backends.contract.errors import ModelError, last_line
 from collage.importers.naming import NamingBuilder
 from collage.importers.torch.absorbed import with_absorbed_rows
-from collage.importers.torch.choosing import CHOOSING, EVERY, give_counts, with_chosen_rows
+from collage.importers.torch.choosing import (
+    CHOOSING,
+    EVERY,
+    give_counts,
+    place_of,
+    with_chosen_rows,
+)
+from collage.importers.torch.cut import CutRows
 from collage.importers.torch.empty import without_elements
+from collage.importers.torch.meant import UnknownError
 from collage.importers.torch.nodes import (
     asks_for_an_axis,
     computed_in,
@@ -52,8 +60,10 @@ _NODES_NAMED = 3
 
 
 def translate(
-    program: torch.export.ExportedProgram, more: int | None = None
-) -> tuple[tvm.IRModule, list[str]]:
+    program: torch.export.ExportedProgram,
+    more: int | None = None,
+    roomier: torch.export.ExportedProgram | None = None,
+) -> tuple[tvm.IRModule, list[CutRows]]:
     """A Relax module of an exported program, weights bound as constants.
 
     Parameters
@@ -62,10 +72,12 @@ def translate(
         All of its inputs' extents are numbers.
     more : int, optional
         Which of the operators that choose rows is given room for one more than there can be.
+    roomier : torch.export.ExportedProgram, optional
+        The program with other room for rows everywhere, where it was traced with room for all.
 
     Returns
     -------
-    tuple of (tvm.IRModule, list of str)
+    tuple of (tvm.IRModule, list of CutRows)
         How many rows are chosen comes behind the program's own results; by what, in their order.
 
     Raises
@@ -76,12 +88,23 @@ def translate(
     importer = _Importer()
     known = frozenset([*importer.create_convert_map(), *COMPLEX])
     whole, program = program, taken_apart(with_chosen_rows(program, more), known)
-    absorbed = with_absorbed_rows(
-        program, lambda: taken_apart(with_chosen_rows(whole, EVERY), known)
-    )
-    program = absorbed or program
+    try:
+        absorbed = with_absorbed_rows(
+            program, lambda: taken_apart(with_chosen_rows(roomier or whole, EVERY), known)
+        )
+    except UnknownError as err:
+        if roomier is not None:
+            raise ModelError(
+                "rows are chosen of which the data say how many there are, and "
+                f"{'what follows' if err.node is None else place_of(err.node)} is not known to "
+                "compute the same whatever their number; cut the model there, and compute the rest "
+                "outside"
+            ) from err
+        absorbed = None
+    program, choosers = absorbed or (program, [])
     keep_tensors(program)
-    choosers = give_counts(program, more) if absorbed is None else []
+    if absorbed is None:
+        choosers = [CutRows(label) for label in give_counts(program, more)]
     split_complex(program)
     importer.given = frozenset(program.graph_signature.user_inputs)
     try:

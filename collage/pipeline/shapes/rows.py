@@ -37,6 +37,9 @@ def rows_of(model: ImportedModel) -> tuple[Rows, ...]:
     """
     found = []
     for chosen in model.chosen:
+        if chosen.more is None:
+            found.append(Rows(chosen.count, chosen.outputs))
+            continue
         try:
             axes = separate_axes(chosen.more, model, _extents(chosen.more, model))
         except UnprovenError as err:

@@ -28,9 +28,10 @@ from collage.importers._base import from_module
 from collage.importers.courses.kept import KeptParts, known_results
 from collage.importers.courses.values import Value
 from collage.importers.torch.courses.writer import Fakes
+from collage.importers.torch.cut import CutRows
 from collage.importers.torch.nodes import type_name
 
-Importing = Callable[[ExportedProgram], tuple[tvm.IRModule, list[str]]]
+Importing = Callable[[ExportedProgram], tuple[tvm.IRModule, list[CutRows]]]
 """Translates a straight-line program; with what chooses rows in it."""
 
 
@@ -95,9 +96,9 @@ class Parts(KeptParts):
         mod, choosers = self._importing(program)
         if choosers:
             raise ModelError(
-                f"{choosers[0]} chooses as many rows as the data say, in a model whose course data "
-                "choose as well; cut the model there",
-                value=choosers[0],
+                f"{choosers[0].label} chooses as many rows as the data say, in a model whose "
+                "course data choose as well; cut the model there",
+                value=choosers[0].label,
             )
         outputs = [prefix + node.name for node in wanted]
         known = known_results(mod)

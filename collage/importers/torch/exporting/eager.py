@@ -52,6 +52,7 @@ def require_same(
     kwargs: Mapping[str, Any],
     changed: Callable[[Any], AbstractContextManager[None]],
     limit_sec: float | None = None,
+    running: Callable[..., Any] | None = None,
 ) -> None:
     """Hold what was traced against the module itself, on the example inputs.
 
@@ -69,6 +70,8 @@ def require_same(
         What is changed in a module so that its results are plain ones.
     limit_sec : float, optional
         How long both may run together; without it they run to their ends.
+    running : callable, optional
+        What runs the program, where that is not enough by itself.
 
     Raises
     ------
@@ -105,7 +108,7 @@ def require_same(
             own = copy.deepcopy(module, dict(weights))
             with changed(own):
                 wanted = results(own)
-            found = results(copy.deepcopy(program.module(), dict(weights)))
+            found = results(running or copy.deepcopy(program.module(), dict(weights)))
     except _OverTimeError:
         _log.debug(
             "what was traced is not held against the module: that takes over %s s", limit_sec

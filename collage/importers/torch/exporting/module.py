@@ -64,6 +64,8 @@ class ExportedModule:
         Of the module's ``forward``.
     fixed : tuple of FixedTensor
         Inputs whose numbers are compiled in.
+    roomier : torch.export.ExportedProgram or None
+        The program with other room for the rows that data choose, where it has room for all.
 
     Examples
     --------
@@ -76,6 +78,7 @@ class ExportedModule:
     program: Any
     forward: inspect.Signature
     fixed: tuple[FixedTensor, ...] = ()
+    roomier: Any = None
 
     def __str__(self) -> str:
         return self.name
@@ -129,6 +132,7 @@ def export_module(
     from collage.importers.torch.exporting.decided import Decided, numbers_as_sizes
     from collage.importers.torch.exporting.finite import is_undecided, taken_for_finite
     from collage.importers.torch.exporting.packed import has_recurrent, padded_sequences
+    from collage.importers.torch.exporting.rooms import running_with_room, with_room
 
     args, kwargs = _call(module, example_inputs)
     failed: Exception | None = None
@@ -144,7 +148,8 @@ def export_module(
     decided = Decided(args, kwargs)
     changes = [plain_caches, *[without_cache] * gives_cache(module)]
     followed: list[_Way] = [(False, partial(decided.followed, changed=way)) for way in changes]
-    later = [[*followed], finite]
+    rooms: list[_Way] = [(False, partial(with_room, changed=way)) for way in changes]
+    later = [[*followed], finite, [*rooms]]
     unsized: ExportedModule | None = None
     while ways or (later and is_undecided(failed) and unsized is None):
         ways = ways or later.pop(0)
@@ -152,13 +157,19 @@ def export_module(
         try:
             with noticing() as derivatives, changed(module):
                 program = _exported(module, args, kwargs, dynamic_shapes, strict=strict)
+            roomier, called = None, None
+            if way in rooms and not derivatives:
+                with changed(module, other=True):  # type: ignore[call-arg]
+                    roomier = _exported(module, args, kwargs, dynamic_shapes, strict=False)
+                called = running_with_room(program, roomier)
             if not derivatives:
                 plain = without_cache if without_cache in _parts_of(changed) else plain_caches
                 with _evaluating(module):
-                    require_same(program, module, args, kwargs, plain, check_sec)
+                    require_same(program, module, args, kwargs, plain, check_sec, called)
                 sizes = numbers_as_sizes(program)
                 fixed = decided.fixed() if way in followed else ()
-                found = ExportedModule(name, program, inspect.signature(module.forward), fixed)
+                forward = inspect.signature(module.forward)
+                found = ExportedModule(name, program, forward, fixed, roomier)
                 if not sizes or (way in followed and not decided.learns_sizes(sizes)):
                     return found
                 ways, unsized = [way if way in followed else followed[0]], found

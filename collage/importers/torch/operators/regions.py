@@ -55,11 +55,39 @@ def _unhidden() -> Any:
         "collage::unhidden",
         lambda boxes, overlap: boxes.new_empty(boxes.shape[:1], dtype=torch.bool),
     )
+    torch.library.impl("collage::unhidden", "cpu", _found_unhidden)
     return torch.ops.collage.unhidden.default
 
 
-def _suppressed(boxes: torch.Tensor, scores: torch.Tensor, overlap: float) -> torch.Tensor:
-    """The numbers of the boxes that are kept, the best first."""
+def _found_unhidden(boxes: torch.Tensor, overlap: float) -> torch.Tensor:
+    low, high = boxes[:, :2], boxes[:, 2:]
+    area = (high - low).prod(1)
+    sides = torch.minimum(high[:, None], high[None]) - torch.maximum(low[:, None], low[None])
+    shared = sides.clamp(min=0).prod(2)
+    hides = (shared > 0) & (shared / (area[:, None] + area[None] - shared) > overlap)
+    kept = torch.ones(len(boxes), dtype=torch.bool)
+    for i in range(1, len(boxes)):
+        kept[i] = not bool((hides[i, :i] & kept[:i]).any())
+    return kept
+
+
+def suppressed(boxes: torch.Tensor, scores: torch.Tensor, overlap: float) -> torch.Tensor:
+    """The numbers of the boxes that are kept, the best first.
+
+    Parameters
+    ----------
+    boxes : torch.Tensor
+        Two corners each.
+    scores : torch.Tensor
+        Of each.
+    overlap : float
+        The share of both, of which more hides the worse.
+
+    Returns
+    -------
+    torch.Tensor
+        ``NotImplemented`` where there are none.
+    """
     if not all(isinstance(n, int) and n > 0 for n in boxes.shape):
         return NotImplemented
     order = torch.sort(scores, descending=True, stable=True)[1]
@@ -70,7 +98,7 @@ def _suppressed(boxes: torch.Tensor, scores: torch.Tensor, overlap: float) -> to
 
 def choosing() -> dict[Any, Callable[..., Any]]:
     """What chooses rows, by operator, in terms of what PyTorch has; none without torchvision."""
-    return {torch.ops.torchvision.nms.default: _suppressed} if _has_torchvision() else {}
+    return {torch.ops.torchvision.nms.default: suppressed} if _has_torchvision() else {}
 
 
 def _has_torchvision() -> bool:

@@ -67,6 +67,34 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
         lambda x: torch.unique_consecutive(x, return_counts=True, dim=0),
         lambda: (places(2, 30, 2),),
     ),
+    "a mean, the largest and the place of the last": (
+        lambda x: (x[x > 0].mean(), x[x > 0].max(), torch.where(x.flatten() > 0)[0].max()),
+        lambda: (rows(3, 4),),
+    ),
+    "sorted, and from where": (
+        lambda x: x[x > 0].sort(descending=True),
+        lambda: (rows(3, 4),),
+    ),
+    "chosen again, by rows and by elements": (
+        lambda x: (lambda some: (some[some[:, 0] > 0], some[some > 0.3]))(x[x.sum(1) > 0]),
+        lambda: (rows(9, 4),),
+    ),
+    "numbered": (
+        lambda x: (lambda some: (some * torch.arange(some.shape[0])).sum())(x[x > 0]),
+        lambda: (rows(3, 4),),
+    ),
+    "shares, and sums up to each": (
+        lambda x: (x[x > 0].softmax(0), x[x > 0].cumsum(0)),
+        lambda: (rows(3, 4),),
+    ),
+    "joined, and the first of these": (
+        lambda x: torch.cat([x[x > 0], x[x < 0]])[:5],
+        lambda: (rows(3, 4),),
+    ),
+    "products over rows, and their elements": (
+        lambda x: (lambda some: (some.T @ some, some.reshape(-1)))(x[x.sum(1) > 0]),
+        lambda: (rows(9, 4),),
+    ),
     "distinct of one": (lambda x: torch.unique(x), lambda: (rows(1),)),
 }
 
@@ -87,11 +115,9 @@ def test_rows_are_those_of_pytorch(name: str) -> None:
 @pytest.mark.parametrize(
     "mixing",
     [
-        lambda x: x[x > 0].mean(),
         lambda x: (lambda chosen: chosen.sum() / chosen.shape[0])(x[x > 0]),
-        lambda x: (lambda chosen: (chosen * torch.arange(chosen.shape[0])).sum())(x[x > 0]),
-        lambda x: x[x > 0].sort()[0],
-        lambda x: (lambda chosen: chosen[chosen < 1])(x[x > 0]),
+        lambda x: x[x > 0].var(),
+        lambda x: torch.ones(x[x > 0].shape[0]).sum() + x[x > 0].flip(0),
         lambda x: (lambda chosen: chosen * chosen.shape[0])(x[x > 0]),
         lambda x: x * x[x > 0].shape[0],
         lambda x: (x[x > 0], x * (x[x > 0] * 2).shape[0]),
