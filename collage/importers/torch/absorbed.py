@@ -83,9 +83,8 @@ def _give_types(graph: fx.Graph) -> None:
 
     PyTorch would do that by tracing the program once more, but for the results that were added.
     """
-    mode = next(
-        (value.fake_mode for node in graph.nodes for value in _fakes(node)), FakeTensorMode()
-    )
+    fakes = (value.fake_mode for node in graph.nodes for value in _fakes(node))
+    mode = next(fakes, FakeTensorMode())
 
     def value(node: fx.Node) -> Any:
         return node.meta["val"]

@@ -17,9 +17,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from collage.importers.torch.choosing import chosen_places, other_room
 from collage.importers.torch.distinct import distinct_ones, is_known
 from collage.importers.torch.exporting.forward import replaced_forward
+from collage.importers.torch.places import chosen_places, other_room
 
 aten = torch.ops.aten
 

@@ -1,0 +1,81 @@
+"""The operator that gives where a mask holds, with room for as many places as there may be."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+UNKNOWN = -(1 << 40)
+"""How many rows more than there can be: none, and their number is not yet that of all."""
+
+
+@cache
+def chosen_rows_operator() -> Any:
+    """The operator: places where a mask holds, as rows of coordinates, and how many."""
+    torch.library.define("collage::chosen_rows", "(Tensor mask, int more) -> (Tensor, Tensor)")
+
+    def shapes(mask: torch.Tensor, more: int) -> tuple[torch.Tensor, torch.Tensor]:
+        known = more != UNKNOWN
+        count = mask.numel() + more if known else torch.library.get_ctx().new_dynamic_size()
+        rows = mask.new_empty((count, mask.dim()), dtype=torch.int64)
+        return rows, mask.new_empty((1,), dtype=torch.int64)
+
+    def found(mask: torch.Tensor, more: int) -> tuple[torch.Tensor, torch.Tensor]:
+        places = mask.nonzero()
+        rows = places.new_zeros((mask.numel() + more, mask.dim()))
+        rows[: len(places)] = places
+        return rows, torch.tensor([len(places)])
+
+    torch.library.register_fake("collage::chosen_rows", shapes)
+    torch.library.impl("collage::chosen_rows", "cpu", found)
+    return torch.ops.collage.chosen_rows.default
+
+
+def chosen_places(mask: torch.Tensor, more: int) -> torch.Tensor:
+    """Where a mask holds, with room for as many places as there may be.
+
+    Parameters
+    ----------
+    mask : torch.Tensor
+        Truth values.
+    more : int
+        How many places more there is room for.
+
+    Returns
+    -------
+    torch.Tensor
+        Rows of coordinates, zeros behind those that there are.
+
+    Examples
+    --------
+    >>> chosen_places(torch.tensor([False, True]), 0)
+    tensor([[1],
+            [0]])
+    """
+    found: torch.Tensor = chosen_rows_operator()(mask, more)[0]
+    return found
+
+
+def other_room(mask: torch.Tensor, number: int) -> int:
+    """Room for another number of rows than there may be; for few, which no limit of a model cuts.
+
+    Parameters
+    ----------
+    mask : torch.Tensor
+        Chooses them.
+    number : int
+        Of what chooses, so that each has another number of rows.
+
+    Returns
+    -------
+    int
+        How many more than there may be.
+
+    Examples
+    --------
+    >>> other_room(torch.ones(5), 0), other_room(torch.ones(5), 3)
+    (-3, 1)
+    """
+    return 2 + number - mask.numel() or 1
