@@ -20,8 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from collage.importers.torch.choosing import choosers_of
 from collage.importers.torch.cut import CutRows, give_rows
 from collage.importers.torch.following import MOVED, elementwise
-from collage.importers.torch.meant import Pieces, Rows, UnknownError
-from collage.importers.torch.mixing import MIXED, joined
+from collage.importers.torch.meant import Pieces, Rows, UnknownError, joined
+from collage.importers.torch.mixing import MIXED
 from collage.importers.torch.sizes import Sizes, is_sized
 
 aten = torch.ops.aten

@@ -6,7 +6,6 @@ Rows that are none come last in what is sorted, and are what changes nothing of 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -14,7 +13,7 @@ import torch
 from torch import fx
 
 from collage.importers.torch.following import MOVED
-from collage.importers.torch.meant import Pieces, Rows, UnknownError
+from collage.importers.torch.meant import Pieces, Rows, UnknownError, joined, places_of
 
 aten = torch.ops.aten
 
@@ -29,60 +28,25 @@ class Following(Protocol):
     merged: dict[Pieces, tuple[Pieces, int]]
 
     def first(self, count: fx.Node, length: int, among: Pieces = (), axis: int = 0) -> Rows:
-        """As many of the first rows as a vector of one element says."""
+        """As many of the first rows as a vector of one element says.
+
+        Parameters
+        ----------
+        count : torch.fx.Node
+            Says it.
+        length : int
+            How many there may be.
+        among, axis
+            See :class:`Rows`.
+
+        Returns
+        -------
+        Rows
+            Of one piece.
+        """
 
     def count_of(self, rows: Rows) -> fx.Node:
         """How many rows are, a vector of one element."""
-
-
-def joined(graph: fx.Graph, rows: Rows) -> fx.Node:
-    """A vector that says which rows are; the graph inserts where it is asked to.
-
-    Parameters
-    ----------
-    graph : torch.fx.Graph
-        Takes what joins the pieces.
-    rows : Rows
-        Of one piece or several.
-
-    Returns
-    -------
-    torch.fx.Node
-        Of truth values.
-    """
-    call = graph.call_function
-    parts = [
-        valid if valid is not None else call(aten.full.default, ([n], True))
-        for valid, n in rows.valid
-    ]
-    return parts[0] if len(parts) == 1 else call(aten.cat.default, (parts,))
-
-
-def places_of(graph: fx.Graph, valid: fx.Node, length: int) -> tuple[fx.Node, fx.Node]:
-    """Where rows are, of a vector that says which; and how many.
-
-    Parameters
-    ----------
-    graph : torch.fx.Graph
-        Takes what finds them.
-    valid : torch.fx.Node
-        Of truth values.
-    length : int
-        Its.
-
-    Returns
-    -------
-    tuple of (torch.fx.Node, torch.fx.Node)
-        As many places as there may be, and a vector of one element.
-    """
-    call = graph.call_function
-    order = call(aten.arange.default, (length,))
-    behind = call(aten.full.default, ([], length), {"dtype": torch.int64})
-    keys = call(aten.where.self, (valid, order, behind))
-    ordered = call(aten.sort.default, (keys,))
-    first = call(operator.getitem, (ordered, 0))
-    places = call(aten.clamp.default, (first, 0, length - 1))
-    return places, call(aten.sum.dim_IntList, (valid, [0], True))
 
 
 def _named(node: fx.Node) -> dict[str, Any]:

@@ -57,7 +57,20 @@ class Sizes:
         )
 
     def extents(self, node: fx.Node, axis: int) -> tuple[int, int]:
-        """How long an axis of a node's first result is, in either graph."""
+        """How long an axis is, in either graph.
+
+        Parameters
+        ----------
+        node : torch.fx.Node
+            Of the first graph; its first result is asked for.
+        axis : int
+            From the front.
+
+        Returns
+        -------
+        tuple of (int, int)
+            In the first graph, and in the other one.
+        """
         mine, its = _tensors(node)[0], _tensors(self._other[node])[0]
         return int(mine.shape[axis]), int(its.shape[axis])
 
