@@ -37,6 +37,15 @@ CASES: Cases = {
         for how in ("sum", "prod", "amax", "amin")
         for own in (True, False)
     },
+    **{
+        f"messages along edges, one index for all of a row, {how}, what was there: {own}": (
+            lambda x, i, v, how=how, own=own: x.scatter_reduce(
+                0, i[:, None].expand(-1, 6), v, how, include_self=own
+            ),
+            lambda: (rows(5, 6), places(5, 40), rows(40, 6)),
+        )
+        for how, own in (("sum", True), ("mean", True), ("mean", False), ("amax", False))
+    },
     "truth values added up where indices tell": (
         lambda x, i, v: torch.ops.aten.index_put(x > 0, [i], v > 0, True),
         lambda: (rows(5), places(5, 4), rows(4)),
