@@ -24,6 +24,7 @@ from collage.backends.tvm.common.numbers.in_float32 import legalize_in_float32
 from collage.backends.tvm.cpu.comparisons import COMPARISONS
 from collage.backends.tvm.cpu.concat import legalize_concat
 from collage.backends.tvm.cpu.extents import all_float32, convolution_extents
+from collage.backends.tvm.cpu.fourier.kernel import legalize_fourier
 from collage.backends.tvm.cpu.images.pads import legalize_pad
 from collage.backends.tvm.cpu.images.pools import legalize_pool
 from collage.backends.tvm.cpu.images.resize import legalize_resize
@@ -192,6 +193,8 @@ def _legalize_matmul(builder: relax.BlockBuilder, call: relax.Call, machine: Mac
     if shape is None:
         return default_legalization(builder, call)
     left, right = call.args
+    if shape.constant_b and (found := legalize_fourier(builder, call, machine)) is not None:
+        return found
     tile = matmul.choose_tile(shape, machine)
     if shape.constant_b:
         right = relax.const(matmul.pack_b(right.value.numpy(), tile))

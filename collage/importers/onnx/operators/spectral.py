@@ -6,6 +6,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.relax.fourier import LONGEST, transform_matrix
 from collage.importers.onnx.operators.node import (
     Array,
     Node,
@@ -14,7 +15,6 @@ from collage.importers.onnx.operators.node import (
     fixed_tensor,
     shape_of,
 )
-from collage.importers.spectral import LONGEST, transform_matrix
 
 
 def _dft(node: Node) -> relax.Expr:

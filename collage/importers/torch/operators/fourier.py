@@ -10,7 +10,7 @@ from torch import fx
 from tvm import relax
 from tvm.relax import op
 
-from collage.importers.spectral import LONGEST, transform_matrix
+from collage.backends.relax.fourier import LONGEST, transform_matrix
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 from collage.importers.torch.operators.errors import RefusedError
 
