@@ -30,6 +30,7 @@ from collage.backends.tvm.cpu.images.pools import legalize_pool
 from collage.backends.tvm.cpu.images.resize import legalize_resize
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
 from collage.backends.tvm.cpu.recurrent import legalize_recurrent
+from collage.backends.tvm.cpu.scans import legalize_scan
 from collage.backends.tvm.cpu.scatter import legalize_scatter_nd
 from collage.backends.tvm.cpu.schedules import (
     Machine,
@@ -75,6 +76,9 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     def resize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return legalize_resize(builder, call, machine)
 
+    def scan(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return legalize_scan(builder, call, machine)
+
     return {
         RECURRENT: steps,
         TREES: trees,
@@ -93,6 +97,8 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.nn.pad": legalize_pad,
         "relax.image.resize2d": resize,
         "relax.scatter_nd": scatter,
+        "relax.cumsum": scan,
+        "relax.cumprod": scan,
         "relax.concat": legalize_concat,
         **{f"relax.nn.{kind}_pool{n}d": pool for kind in ("max", "avg") for n in (1, 2, 3)},
     }
