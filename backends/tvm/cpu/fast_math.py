@@ -8,12 +8,16 @@ float32.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call, Op
 
+from collage.backends.tvm.cpu import double_math
+from collage.backends.tvm.cpu.named_values import store_named
+from collage.backends.tvm.cpu.remainder import remainder
 from collage.backends.tvm.cpu.wide_math import FUNCTIONS, arctangent2, let, power
 
 _FLOAT32 = "float32"
@@ -63,16 +67,17 @@ def use_fast_math(func: tirx.PrimFunc) -> tirx.PrimFunc:
             return _power(call)
         if isinstance(call.op, Op) and str(call.op.name) == "tirx.atan2":
             return arctangent2(*call.args) if str(call.ty) == _FLOAT32 else call
+        if isinstance(call.op, Op) and str(call.op.name) == "tirx.fmod":
+            return remainder(*call.args) if str(call.ty) == _FLOAT32 else call
         if not isinstance(call.op, Op) or len(call.args) != 1:
             return call
         if str(call.op.name) == "tirx.isnan" and str(call.args[0].ty) == _FLOAT32:
             return _is_none(call.args[0])
-        approximate = _APPROXIMATIONS.get(str(call.op.name))
-        if approximate is None or str(call.args[0].ty) != _FLOAT32:
-            return call
-        return let(call.args[0], approximate)
+        functions = _FUNCTIONS.get(str(call.args[0].ty), {})
+        approximate = functions.get(str(call.op.name))
+        return call if approximate is None else let(call.args[0], approximate)
 
-    return func.with_body(tvm_ffi.structural_map(func.body, [(Call, replace)]))
+    return store_named(func.with_body(tvm_ffi.structural_map(func.body, [(Call, replace)])))
 
 
 def _constant(value: float) -> Any:
@@ -293,3 +298,9 @@ _APPROXIMATIONS = {
     "tirx.erf": _erf,
     "tirx.nearbyint": _nearest,
 }
+
+_FUNCTIONS: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
+    _FLOAT32: _APPROXIMATIONS,
+    "float64": double_math.FUNCTIONS,
+}
+"""By type and operator."""

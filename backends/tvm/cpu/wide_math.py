@@ -73,14 +73,16 @@ def in_float64(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: let(x.astype(_WIDE), function).astype(_NARROW)
 
 
-def _of(value: float) -> Any:
+def double(value: float) -> Any:
+    """A constant in float64."""
     return tirx.const(value, _WIDE)
 
 
-def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:
-    result = _of(coefficients[0])
+def double_polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+    """From the highest power on; ``x``, in float64, is used as often as there are powers."""
+    result = double(coefficients[0])
     for coefficient in coefficients[1:]:
-        result = result * x + _of(coefficient)
+        result = result * x + double(coefficient)
     return result
 
 
@@ -107,13 +109,13 @@ def _odd(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _first_octant(s: Any) -> Any:
-    return s * let(s * s, lambda z: _polynomial(z, _ATAN))
+    return s * let(s * s, lambda z: double_polynomial(z, _ATAN))
 
 
 def _atan(a: Any) -> Any:
-    part = tirx.Select(a > _of(1.0), _of(1.0) / a, a)
+    part = tirx.Select(a > double(1.0), double(1.0) / a, a)
     near = let(part, _first_octant)
-    return let(near, lambda v: tirx.Select(a > _of(1.0), _of(math.pi / 2) - v, v))
+    return let(near, lambda v: tirx.Select(a > double(1.0), double(math.pi / 2) - v, v))
 
 
 def arctangent2(y: Any, x: Any) -> Any:
@@ -132,59 +134,59 @@ def arctangent2(y: Any, x: Any) -> Any:
 
     def of_sizes(up: Any, along: Any, right: Any) -> Any:
         most, least = tirx.max(up, along), tirx.min(up, along)
-        same = tirx.any(up == along, most == _of(0.0))
+        same = tirx.any(up == along, most == double(0.0))
         # Of nothing there is no quotient, nor of two infinite ones.
-        alike = tirx.Select(most == _of(0.0), _of(0.0), _of(1.0))
+        alike = tirx.Select(most == double(0.0), double(0.0), double(1.0))
         part = tirx.Select(same, alike, least / most)
 
         def placed(v: Any) -> Any:
-            steep = tirx.Select(up > along, _of(math.pi / 2) - v, v)
+            steep = tirx.Select(up > along, double(math.pi / 2) - v, v)
             left = tirx.reinterpret("int64", right) < tirx.const(0, "int64")
-            return let(steep, lambda angle: tirx.Select(left, _of(math.pi) - angle, angle))
+            return let(steep, lambda angle: tirx.Select(left, double(math.pi) - angle, angle))
 
         return let(let(part, _first_octant), placed)
 
     def angle(up: Any, right: Any) -> Any:
         size = let(_size(up), lambda u: let(_size(right), lambda a: of_sizes(u, a, right)))
         none = tirx.any(_is_none(up), _is_none(right))
-        return tirx.Select(none, _of(math.nan), _with_sign(size, up)).astype(_NARROW)
+        return tirx.Select(none, double(math.nan), _with_sign(size, up)).astype(_NARROW)
 
     return let(y.astype(_WIDE), lambda up: let(x.astype(_WIDE), lambda right: angle(up, right)))
 
 
 def _asin_size(a: Any) -> Any:
     """Beyond a half by the half of the angle's complement; beyond one there is none."""
-    large = a > _of(0.5)
-    rest = let((_of(1.0) - a) * _of(0.5), lambda z: tirx.Select(large, tirx.sqrt(z), a))
+    large = a > double(0.5)
+    rest = let((double(1.0) - a) * double(0.5), lambda z: tirx.Select(large, tirx.sqrt(z), a))
 
     def joined(s: Any) -> Any:
-        value = s * let(s * s, lambda z: _polynomial(z, _ASIN))
-        return let(value, lambda v: tirx.Select(large, _of(math.pi / 2) - _of(2.0) * v, v))
+        value = s * let(s * s, lambda z: double_polynomial(z, _ASIN))
+        return let(value, lambda v: tirx.Select(large, double(math.pi / 2) - double(2.0) * v, v))
 
     return let(rest, joined)
 
 
 def _acos(x: Any) -> Any:
-    return _of(math.pi / 2) - _odd(_asin_size)(x)
+    return double(math.pi / 2) - _odd(_asin_size)(x)
 
 
 def _tan(x: Any) -> Any:
     def reduced(k: Any) -> Any:
-        rest = x - k * _of(_HALF_PI_HIGH) - k * _of(_HALF_PI_LOW)
-        odd = k - tirx.floor(k * _of(0.5)) * _of(2.0) == _of(1.0)
+        rest = x - k * double(_HALF_PI_HIGH) - k * double(_HALF_PI_LOW)
+        odd = k - tirx.floor(k * double(0.5)) * double(2.0) == double(1.0)
         return let(rest, lambda r: let(r * r, lambda z: quotient(odd, r, z)))
 
     def quotient(odd: Any, r: Any, z: Any) -> Any:
         def chosen(sine: Any, cosine: Any) -> Any:
-            above = tirx.Select(odd, _of(0.0) - cosine, sine)
+            above = tirx.Select(odd, double(0.0) - cosine, sine)
             return above / tirx.Select(odd, sine, cosine)
 
-        sine, cosine = r * _polynomial(z, _SIN), _polynomial(z, _COS)
+        sine, cosine = r * double_polynomial(z, _SIN), double_polynomial(z, _COS)
         return let(sine, lambda s: let(cosine, lambda c: chosen(s, c)))
 
-    quarters = tirx.floor(x * _of(2.0 / math.pi) + _of(0.5))
-    finite = tirx.all(x < _of(math.inf), x > _of(-math.inf))
-    return tirx.Select(finite, let(quarters, reduced), _of(math.nan))
+    quarters = tirx.floor(x * double(2.0 / math.pi) + double(0.5))
+    finite = tirx.all(x < double(math.inf), x > double(-math.inf))
+    return tirx.Select(finite, let(quarters, reduced), double(math.nan))
 
 
 def _log(a: Any) -> Any:
@@ -197,51 +199,51 @@ def _log(a: Any) -> Any:
         return let(near, lambda m: let(exponent, lambda e: assemble(m, e)))
 
     def assemble(m: Any, e: Any) -> Any:
-        part = (m - _of(1.0)) / (m + _of(1.0))
-        near = let(part, lambda s: s * let(s * s, lambda z: _polynomial(z, _LOG)))
-        return e * _of(math.log(2)) + near
+        part = (m - double(1.0)) / (m + double(1.0))
+        near = let(part, lambda s: s * let(s * s, lambda z: double_polynomial(z, _LOG)))
+        return e * double(math.log(2)) + near
 
     return let(tirx.reinterpret("int64", a) - tirx.const(_SQRT_HALF_BITS, "int64"), split)
 
 
 def _power_of_two(p: Any) -> Any:
     def split(limited: Any) -> Any:
-        return let(tirx.floor(limited + _of(0.5)), lambda n: assemble(limited - n, n))
+        return let(tirx.floor(limited + double(0.5)), lambda n: assemble(limited - n, n))
 
     def assemble(rest: Any, n: Any) -> Any:
         bits = (n.astype("int32") + tirx.const(1023, "int32")).astype("int64")
         scale = tirx.reinterpret(_WIDE, bits << tirx.const(52, "int64"))
-        return let(rest, lambda r: _polynomial(r, _EXP2)) * scale
+        return let(rest, lambda r: double_polynomial(r, _EXP2)) * scale
 
-    return let(tirx.max(_of(-_MOST_BITS), tirx.min(_of(_MOST_BITS), p)), split)
+    return let(tirx.max(double(-_MOST_BITS), tirx.min(double(_MOST_BITS), p)), split)
 
 
 def _asinh(a: Any) -> Any:
     def value(whole: Any) -> Any:
-        small = a - a * a * a * _of(1 / 6)
-        infinite = tirx.any(a == _of(math.inf), _is_none(a))
-        return tirx.Select(a < _of(1e-3), small, tirx.Select(infinite, a, whole))
+        small = a - a * a * a * double(1 / 6)
+        infinite = tirx.any(a == double(math.inf), _is_none(a))
+        return tirx.Select(a < double(1e-3), small, tirx.Select(infinite, a, whole))
 
-    return let(let(a + tirx.sqrt(a * a + _of(1.0)), _log), value)
+    return let(let(a + tirx.sqrt(a * a + double(1.0)), _log), value)
 
 
 def _acosh(x: Any) -> Any:
     def value(whole: Any) -> Any:
-        beyond = tirx.Select(x == _of(math.inf), x, _of(math.nan))
-        inside = tirx.all(x >= _of(1.0), x < _of(math.inf))
+        beyond = tirx.Select(x == double(math.inf), x, double(math.nan))
+        inside = tirx.all(x >= double(1.0), x < double(math.inf))
         return tirx.Select(inside, whole, beyond)
 
-    return let(let(x + tirx.sqrt((x - _of(1.0)) * (x + _of(1.0))), _log), value)
+    return let(let(x + tirx.sqrt((x - double(1.0)) * (x + double(1.0))), _log), value)
 
 
 def _atanh(a: Any) -> Any:
     def value(whole: Any) -> Any:
-        small = a + a * a * a * _of(1 / 3)
-        beyond = tirx.Select(a == _of(1.0), _of(math.inf), _of(math.nan))
-        near = tirx.Select(a < _of(1.0), whole * _of(0.5), beyond)
-        return tirx.Select(a < _of(1e-3), small, near)
+        small = a + a * a * a * double(1 / 3)
+        beyond = tirx.Select(a == double(1.0), double(math.inf), double(math.nan))
+        near = tirx.Select(a < double(1.0), whole * double(0.5), beyond)
+        return tirx.Select(a < double(1e-3), small, near)
 
-    return let(let((_of(1.0) + a) / (_of(1.0) - a), _log), value)
+    return let(let((double(1.0) + a) / (double(1.0) - a), _log), value)
 
 
 def power(base: Any, exponent: Any) -> Any:
@@ -261,25 +263,27 @@ def power(base: Any, exponent: Any) -> Any:
     def raised(x: Any, y: Any) -> Any:
         return let(
             _size(x),
-            lambda a: let(y * let(a, _log) * _of(1 / math.log(2)), lambda p: size(x, y, a, p)),
+            lambda a: let(y * let(a, _log) * double(1 / math.log(2)), lambda p: size(x, y, a, p)),
         )
 
     def size(x: Any, y: Any, a: Any, p: Any) -> Any:
-        above, below = y > _of(0.0), y < _of(0.0)
-        infinite = a == _of(math.inf)
-        extreme = tirx.Select(tirx.Select(infinite, below, above), _of(0.0), _of(math.inf))
-        ends = tirx.any(infinite, a == _of(0.0))
-        found = tirx.Select(ends, extreme, tirx.Select(a == _of(1.0), _of(1.0), _power_of_two(p)))
+        above, below = y > double(0.0), y < double(0.0)
+        infinite = a == double(math.inf)
+        extreme = tirx.Select(tirx.Select(infinite, below, above), double(0.0), double(math.inf))
+        ends = tirx.any(infinite, a == double(0.0))
+        found = tirx.Select(
+            ends, extreme, tirx.Select(a == double(1.0), double(1.0), _power_of_two(p))
+        )
         return let(found, lambda value: signed(x, y, value))
 
     def signed(x: Any, y: Any, value: Any) -> Any:
-        odd = y - tirx.floor(y * _of(0.5)) * _of(2.0) == _of(1.0)
+        odd = y - tirx.floor(y * double(0.5)) * double(2.0) == double(1.0)
         negative = tirx.reinterpret("int64", x) < tirx.const(0, "int64")
-        turned = tirx.Select(tirx.all(negative, odd), _of(0.0) - value, value)
-        finite = tirx.all(x < _of(0.0), x > _of(-math.inf))
+        turned = tirx.Select(tirx.all(negative, odd), double(0.0) - value, value)
+        finite = tirx.all(x < double(0.0), x > double(-math.inf))
         none = tirx.any(_is_none(x), _is_none(y), tirx.all(finite, y != tirx.floor(y)))
-        one = tirx.any(y == _of(0.0), x == _of(1.0))
-        return tirx.Select(one, _of(1.0), tirx.Select(none, _of(math.nan), turned))
+        one = tirx.any(y == double(0.0), x == double(1.0))
+        return tirx.Select(one, double(1.0), tirx.Select(none, double(math.nan), turned))
 
     wide = let(base.astype(_WIDE), lambda x: let(exponent.astype(_WIDE), lambda y: raised(x, y)))
     return wide.astype(_NARROW)

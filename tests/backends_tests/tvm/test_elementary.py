@@ -120,3 +120,32 @@ def test_angles_of_points(context: BuildContext) -> None:
     mod = tvm_cases.partition(body, [y, x])
     (got,) = tvm_cases.run(mod, [y, x], context)
     _assert_near(got, np.arctan2(y.astype(np.float64), x.astype(np.float64)))
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "sigmoid"])
+def test_functions_of_float64(name: str, context: BuildContext) -> None:
+    rng = np.random.default_rng()
+    ends = [0.0, -0.0, 1.0, np.inf, -np.inf, np.nan, 709.7, 710.0, -708.0, -800.0, 1e308, 1e-300]
+    x = np.concatenate([np.exp(rng.uniform(-600, 600, 3000)), rng.uniform(-700, 700, 3084), ends])
+    mod = tvm_cases.partition(lambda emit, x: emit(getattr(op, name)(x)), [x])
+    (got,) = tvm_cases.run(mod, [x], context)
+    with np.errstate(all="ignore"):
+        wanted = {"exp": np.exp, "log": np.log, "sigmoid": lambda x: 1 / (1 + np.exp(-x))}[name](x)
+    np.testing.assert_allclose(got, wanted, rtol=4e-16, atol=1e-300)
+
+
+def test_many_functions_of_functions_compile(context: BuildContext) -> None:
+    """TVM's time doubled with each value that was named inside of another."""
+    x = np.random.default_rng().uniform(-3, 3, (4, 64)).astype(np.float32)
+
+    def body(emit: tvm_cases.Body, x: relax.Expr) -> relax.Expr:
+        for _ in range(8):
+            x = emit(op.sigmoid(op.floor_mod(x, relax.const(0.7, "float32"))))
+        return x
+
+    mod = tvm_cases.partition(body, [x])
+    (got,) = tvm_cases.run(mod, [x], context)
+    wanted = x
+    for _ in range(8):
+        wanted = 1 / (1 + np.exp(-np.mod(wanted, np.float32(0.7))))
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)

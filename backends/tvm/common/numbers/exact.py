@@ -20,6 +20,7 @@ from collage.backends.tvm.common.legalization import Legalization, default_legal
 from collage.backends.tvm.common.numbers.extremes import EXTREMES
 from collage.backends.tvm.common.numbers.in_float32 import IN_FLOAT32
 from collage.backends.tvm.common.numbers.norms64 import NORMS64
+from collage.backends.tvm.common.numbers.remainders import REMAINDERS
 from collage.backends.tvm.common.numbers.rounding import WIDE
 from collage.backends.tvm.common.numbers.unsigned import UNSIGNED
 from collage.backends.tvm.common.numbers.wide import ROUNDS
@@ -120,6 +121,7 @@ EXACT: Mapping[str, Legalization] = {
     **EXTREMES,
     **NORMS64,
     **UNSIGNED,
+    **REMAINDERS,
     "relax.nn.relu": _relu,
     "relax.divide": _divide,
     "relax.astype": _cast,
