@@ -22,6 +22,21 @@ LANCZOS = (
     *(-176.61502916214059, 12.507343278686905, -0.13857109526572012),
     *(9.9843695780195716e-6, 1.5056327351493116e-7),
 )
+# The gamma function but for its power and exponential (Boost's lanczos13m53).
+_GAMMA_SHIFT = 6.024680040776729583740234375
+_GAMMA = (
+    (
+        *(2.506628274631000270, 210.8242777515793458, 8071.672002365816210),
+        *(186056.2653952234950, 2876370.628935372441, 31426415.58540019438),
+        *(248874557.8620541565, 1439720407.311721674, 6039542586.352028005),
+        *(17921034426.03720970, 35711959237.35566805, 42919803642.64909877),
+        23531376880.41075969,
+    ),
+    (
+        *(1.0, 66.0, 1925.0, 32670.0, 357423.0, 2637558.0, 13339535.0, 45995730.0),
+        *(105258076.0, 150917976.0, 120543840.0, 39916800.0, 0.0),
+    ),
+)
 _DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760)
 """Of the even powers of 1 / x, from the second on: Bernoulli's numbers over their places."""
 
@@ -103,18 +118,20 @@ def _fraction_of_turn(x: torch.Tensor) -> torch.Tensor:
 
 
 def _log_gamma(x: torch.Tensor) -> torch.Tensor:
+    """By one quotient of polynomials: a division for each of Lanczos' terms took longer."""
     reflected = x < 0.5
-    y = torch.where(reflected, 1 - x, x) - 1
-    total = torch.full_like(y, LANCZOS[0])
-    for place, factor in enumerate(LANCZOS[1:], 1):
-        total = total + factor / (y + place)
-    t = y + 7.5
-    found = 0.5 * math.log(2 * math.pi) + (y + 0.5) * torch.log(t) - t + torch.log(total)
-    found = torch.where(torch.isinf(y), math.inf, found)
+    z = torch.where(reflected, 1 - x, x)
+    near = torch.clamp(z, max=1e15)
+    above, below = (_polynomial(near, factors) for factors in _GAMMA)
     sine = torch.abs(torch.sin(_fraction_of_turn(x)))
-    other = math.log(math.pi) - torch.log(sine) - found
-    other = torch.where(torch.isinf(x), math.inf, other)
-    return torch.where(reflected, other, found)
+    above, below = (
+        torch.where(reflected, math.pi * below, above),
+        torch.where(reflected, sine * above, below),
+    )
+    rest = torch.log(above / below)
+    whole = (z - 0.5) * (torch.log(z + (_GAMMA_SHIFT - 0.5)) - 1) - _GAMMA_SHIFT
+    found = torch.where(reflected, rest - whole, rest + whole)
+    return torch.where(torch.isinf(x), math.inf, found)
 
 
 def _multivariate(x: torch.Tensor, p: int) -> torch.Tensor:
