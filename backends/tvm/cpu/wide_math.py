@@ -79,7 +79,20 @@ def double(value: float) -> Any:
 
 
 def double_polynomial(x: Any, coefficients: Sequence[float]) -> Any:
-    """From the highest power on; ``x``, in float64, is used as often as there are powers."""
+    """From the highest power on.
+
+    Parameters
+    ----------
+    x : expression
+        In float64; used as often as there are powers.
+    coefficients : sequence of float
+        One more than powers.
+
+    Returns
+    -------
+    expression
+        By Horner's rule.
+    """
     result = double(coefficients[0])
     for coefficient in coefficients[1:]:
         result = result * x + double(coefficient)

@@ -104,7 +104,22 @@ class Kernel:
         self._turns = self.table.add([cmath.exp(sign * k / kind.length) for k in pairs])
 
     def compute(self, x: te.Tensor, table: te.Tensor, out: Sequence[int]) -> te.Tensor:
-        """The transformed rows."""
+        """The transformed rows.
+
+        Parameters
+        ----------
+        x : te.Tensor
+            The rows.
+        table : te.Tensor
+            :attr:`table` as a tensor.
+        out : sequence of int
+            The result's shape.
+
+        Returns
+        -------
+        te.Tensor
+            With real and imaginary parts by turns.
+        """
 
         def buffer(tensor: te.Tensor, name: str) -> tirx.Buffer:
             return tirx.decl_buffer(tensor.shape, tensor.dtype, name)

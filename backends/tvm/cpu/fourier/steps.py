@@ -37,7 +37,15 @@ class Vectors:
         return named(self._part(number, 0)), named(self._part(number, 1))
 
     def store(self, number: Any, value: Complex) -> None:
-        """Both parts of a complex number."""
+        """Both parts of a complex number.
+
+        Parameters
+        ----------
+        number : expression
+            Which one.
+        value : Complex
+            What is stored.
+        """
         for part, each in enumerate(value):
             self.buffer[self._at(number, part)] = each
 
@@ -85,7 +93,18 @@ class Table:
 
 
 def product(one: Complex, two: Complex) -> Complex:
-    """Of two complex numbers."""
+    """Of two complex numbers.
+
+    Parameters
+    ----------
+    one, two : Complex
+        Each part a vector.
+
+    Returns
+    -------
+    Complex
+        Expressions.
+    """
     return one[0] * two[0] - one[1] * two[1], one[0] * two[1] + one[1] * two[0]
 
 
