@@ -1,11 +1,12 @@
 """Which configurations of each spec are compiled to be timed.
 
 A kernel takes all extents at run time. One that many specs of a model may use costs each of them
-little; one that a single spec may use costs as much as any other: 40 s of a core for Hopper's.
-Convolutions, of which a network has dozens, lose nothing without the lonely ones: those of
-ResNet-50 (batch 16, H100) were 0.1 % slower in sum with 23 kernels than with 37, MobileNet-V2's no
-slower with 21 than with 30. The few products of a transformer share little, and lose up to 9 %: of
-a family with few specs everything is tried.
+little; one that a single spec may use costs as much as any other: 20 to 60 s of a core where
+CUTLASS's templates are instantiated. Convolutions, of which a network has dozens, lose nothing
+without the lonely ones: those of ResNet-50 (batch 16, H100) were 0.1 % slower in sum with 23
+kernels than with 37, MobileNet-V2's no slower with 21 than with 30. The few products of a
+transformer share little, and lose up to 9 %: of a family with few specs everything is tried, as is
+whatever is compiled in seconds.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ def trials(
     questions : sequence of Question
         All that are asked at once, each once.
     hurried : bool
-        Where there is little time: of a family with many specs only the kernels that are some
-        spec's best guess, for every spec that they may run (best of these against the best of all:
+        Where there is little time: what is compiled in seconds, and of the rest, in a family with
+        many specs, only the kernels that are some spec's best guess, for every spec that they may
+        run (best of these against the best of all:
         1.0 % in sum over 90 convolutions of an H200, with 18 kernels instead of 43).
 
     Returns
@@ -51,6 +53,8 @@ def trials(
 
     def is_tried(question: Question, place: int) -> bool:
         symbol = units[question][place]
+        if question.configurations[place].is_quick:
+            return True
         few = families[question.spec.operator] < FEW
         if hurried:
             return symbol in guessed or (few and place < GUESSES_IN_A_HURRY)

@@ -140,7 +140,7 @@ def _fast_math(options: CutlassOptions | None) -> list[str]:
 
 
 _COMPILER_BYTES = 7 << 29
-"""What nvcc takes for one of Hopper's kernels: 3.3 GiB were seen."""
+"""What nvcc takes for one of CUTLASS's kernels for Hopper: 3.3 GiB were seen."""
 
 
 def compile_jobs(options: CutlassOptions) -> int:

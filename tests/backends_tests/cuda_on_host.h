@@ -51,7 +51,8 @@ struct Index {
   unsigned x = 0, y = 0, z = 0;
 };
 
-enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
+// A spinning thread waits for what another one does, and looks again when all others wait, too.
+enum class State { kReady, kSpinning, kAtBlockBarrier, kAtWarpBarrier, kDone };
 
 constexpr unsigned kWarp = 32;
 constexpr size_t kStackBytes = 256 << 10, kDynamicSharedBytes = 228 << 10;
@@ -104,7 +105,8 @@ inline void run_block() {
         swapcontext(&scheduler, &fiber.context);
       }
     }
-  } while (release(State::kAtWarpBarrier) || release(State::kAtBlockBarrier));
+  } while (release(State::kAtWarpBarrier) || release(State::kSpinning) ||
+           release(State::kAtBlockBarrier));
 }
 
 inline void launch(const int* grid, const int* threads, const std::function<void()>& kernel) {

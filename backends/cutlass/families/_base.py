@@ -119,6 +119,11 @@ class Configuration:
 
     kind: str
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether its kernel is compiled in seconds, which CUTLASS's own are not."""
+        return False
+
     def as_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values, as tuning records hold them."""
         return dataclasses.asdict(self)

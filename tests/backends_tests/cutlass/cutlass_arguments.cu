@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "gemm/sm80.h"
-#include "gemm/sm90.h"
 
 namespace {
 
@@ -13,19 +12,6 @@ struct Shared {
   using LayoutB = cutlass::layout::ColumnMajor;
   static constexpr bool kHeavy = true;
   static constexpr bool kSource = true;
-};
-
-struct Hopper : Shared {
-  using TileShape = cute::Shape<cute::_64, cute::_128, cute::_64>;
-  using ClusterShape = cute::Shape<cute::_1, cute::_1, cute::_1>;
-  using MainloopSchedule = cutlass::gemm::KernelTmaWarpSpecializedPingpong;
-  using EpilogueSchedule = cutlass::epilogue::TmaWarpSpecialized;
-};
-
-struct Swapped : Hopper {
-  using LayoutA = cutlass::layout::ColumnMajor;
-  using LayoutB = cutlass::layout::RowMajor;
-  static constexpr bool kSource = false;
 };
 
 struct Ampere : Shared {
@@ -46,37 +32,8 @@ void* const kOutput = (void*)0x500;
 
 long long number(const void* pointer) { return static_cast<long long>((intptr_t)pointer); }
 
-template <class Stride>
-void print_stride(const char* name, const Stride& stride) {
-  std::printf("\"%s\": [%lld, %lld, %lld], ", name, (long long)cute::get<0>(stride),
-              (long long)cute::get<1>(stride), (long long)cute::get<2>(stride));
-}
-
 void print_epilogue(const collage::EpilogueArguments& e) {
   std::printf("\"epilogue\": [%g, %d, %d, %d]", e.alpha, e.activation, e.residual, e.after);
-}
-
-template <class Config>
-void print_sm90(const char* name, const int64_t* sizes) {
-  using Gemm = collage::GemmSm90<Config>;
-  const collage::GemmProblem problem(sizes);
-  const auto args =
-      Gemm::arguments(problem, collage::GemmOperands(problem, kInputs), kOutput);
-  const auto [m, n, k, l] = args.problem_shape;
-  std::printf("\"%s\": {\"shape\": [%d, %d, %d, %d], ", name, m, n, k, l);
-  print_stride("a_stride", args.mainloop.dA);
-  print_stride("b_stride", args.mainloop.dB);
-  print_stride("c_stride", args.epilogue.dC);
-  print_stride("d_stride", args.epilogue.dD);
-  std::printf("\"pointers\": [%lld, %lld, %lld, %lld, %lld], ", number(args.mainloop.ptr_A),
-              number(args.mainloop.ptr_B), number(args.epilogue.thread.op_1.ptr_row),
-              number(args.epilogue.ptr_C), number(args.epilogue.ptr_D));
-  if constexpr (Config::kSource) {
-    print_epilogue(args.epilogue.thread.op_3);
-  } else {
-    print_epilogue(args.epilogue.thread.op_2);
-  }
-  std::printf("},\n");
 }
 
 void print_sm80(const int64_t* sizes) {
@@ -113,11 +70,8 @@ void print_split(const int64_t* sizes) {
 int main() {
   // m, n, k, batch, lda, ldb, batch strides, bias, gelu, add, none, slices
   const int64_t batched[] = {24, 40, 16, 3, 16, 16, 384, 640, 1, 4, 1, 0, 1};
-  const int64_t swapped[] = {24, 40, 16, 3, 24, 40, 384, 640, 0, 0, 0, 0, 1};
   const int64_t deep[] = {24, 40, 3000, 1, 3000, 3000, 0, 0, 0, 0, 2, 1, 7};
   std::printf("{");
-  print_sm90<Hopper>("sm90", batched);
-  print_sm90<Swapped>("swapped", swapped);
   print_sm80(batched);
   print_split(deep);
   std::printf("}\n");

@@ -312,7 +312,7 @@ def test_single_pixels_run_on_the_kernels_of_matrix_products(epilogue: str) -> N
     m, n, k, batch, lda, ldb, *strides = family.launch_sizes(spec, made)[:8]
     assert (m, n, k, batch, lda, ldb, *strides) == (2 * 7 * 9, 48, 64, 1, 64, 64, 0, 0)
     # The unit is the one that a product with transposed weights has.
-    assert "ColumnMajor" in family.render(spec, made).text
+    assert "kDeepA = true, kDeepB = true" in family.render(spec, made).text
     strided = Convolution((2, 7, 9, 64), (48, 1, 1), epilogue, {"strides": 2})
     other = read_case(case_of(strided)).spec
     assert not any(

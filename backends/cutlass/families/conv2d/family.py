@@ -42,6 +42,7 @@ from collage.backends.cutlass.families.gemm.render import (
     RESIDUAL_CODES,
 )
 from collage.backends.cutlass.families.gemm.render import render as render_gemm
+from collage.backends.cutlass.families.hopper import HopperKernel, HopperTile, render_hopper
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.relax.partitions.composites import Composite, compiling
@@ -57,9 +58,9 @@ _ITERATORS = {
 KERNELS = {
     "sm80": ("conv2d/sm80.h", "Conv2dSm80"),
     "split_k": ("conv2d/split.h", "Conv2dSplit"),
-    "sm90": ("conv2d/sm90.h", "Conv2dSm90"),
 }
-"""Header and name of the class template of every kind of kernel."""
+"""Header and name of the class template of every kind of CUTLASS's kernels."""
+_HOPPER = HopperKernel("conv2d/sm90.h", "Conv2dSm90")
 
 
 class Conv2dFamily(OperatorFamily):
@@ -135,6 +136,14 @@ class Conv2dFamily(OperatorFamily):
             return render_gemm(self._product(spec), configuration)
         assert isinstance(configuration, Conv2dConfiguration)
         _, activation, residual, after = self._codes(spec)
+        heavy, source = max(activation, after) > LAST_LIGHT, residual != RESIDUAL_CODES[""]
+        shape = (configuration.tile_m, configuration.tile_n, configuration.tile_k)
+        stem = f"conv2d_{configuration.kind}_{spec.math}_{'x'.join(map(str, shape))}"
+        if configuration.kind == "sm90":
+            text = render_hopper(
+                *(_HOPPER, HopperTile(*shape), spec.dtype), heavy=heavy, source=source
+            )
+            return KernelSource(stem, text)
         header, kernel = KERNELS[configuration.kind]
         text = self._templates.get_template("conv2d/conv2d.cu.jinja").render(
             conf=configuration,
@@ -144,11 +153,10 @@ class Conv2dFamily(OperatorFamily):
             instruction=", ".join(map(str, INSTRUCTIONS[spec.math])),
             math_operator="OpMultiplyAddFastF32" if spec.math == "3xtf32" else "OpMultiplyAdd",
             iterator=_ITERATORS.get(configuration.iterator, ""),
-            heavy=max(activation, after) > LAST_LIGHT,
-            source=residual != RESIDUAL_CODES[""],
+            heavy=heavy,
+            source=source,
         )
-        tile = f"{configuration.tile_m}x{configuration.tile_n}x{configuration.tile_k}"
-        return KernelSource(f"conv2d_{configuration.kind}_{spec.math}_{tile}", text)
+        return KernelSource(stem, text)
 
     def _codes(self, spec: KernelSpec) -> tuple[int, int, int, int]:
         """Bias or none, activation, residual and last activation, as the kernels number them."""

@@ -41,28 +41,23 @@ class Tile:
         Rows and columns of one warp's tile; unused by sm90 kernels.
     stages : int
         Depth of the pipeline; sm90 kernels take what shared memory holds.
-    cluster : int
-        Thread blocks along the rows that share loads; sm90 kernels only.
-    schedule : str
-        ``cooperative`` or ``pingpong``; sm90 kernels only.
     """
 
     shape: tuple[int, int, int]
     warp: tuple[int, int] = (0, 0)
     stages: int = 0
-    cluster: int = 1
-    schedule: str = ""
 
 
 SM90_TILES = (
-    Tile((128, 256, 64), cluster=2, schedule="cooperative"),
-    Tile((256, 128, 64), cluster=2, schedule="cooperative"),
-    Tile((128, 128, 64), cluster=2, schedule="pingpong"),
-    Tile((128, 128, 64), cluster=1, schedule="pingpong"),
-    Tile((64, 128, 64), cluster=2, schedule="pingpong"),
-    Tile((64, 128, 64), cluster=1, schedule="pingpong"),
-    Tile((64, 64, 128), cluster=2, schedule="pingpong"),
-    Tile((64, 64, 64), cluster=1, schedule="pingpong"),
+    Tile((128, 256, 64)),
+    Tile((256, 128, 64)),
+    Tile((128, 192, 64)),
+    Tile((192, 128, 64)),
+    Tile((128, 128, 64)),
+    Tile((128, 64, 64)),
+    Tile((64, 128, 64)),
+    Tile((64, 64, 128)),
+    Tile((64, 64, 64)),
 )
 _SM80_TILES = (
     Tile((128, 256, 32), (64, 64), 3),
@@ -106,8 +101,8 @@ MULTIPLY_ADDS_PER_CYCLE = {
 class GemmConfiguration(Configuration):
     """One way to run a product.
 
-    ``kind`` is ``sm90`` (warp-specialized, TMA), ``sm80`` (2.x kernel) or ``split_k`` (2.x kernel
-    on slices of K, then their sum).
+    ``kind`` is ``sm90`` (Hopper's bulk copies and products), ``sm80`` (CUTLASS's 2.x kernel) or
+    ``split_k`` (2.x kernel on slices of K, then their sum).
 
     Attributes
     ----------
@@ -121,6 +116,10 @@ class GemmConfiguration(Configuration):
     tile: Tile
     alignments: tuple[int, int, int]
     slices: int = 1
+
+    @property
+    def is_quick(self) -> bool:
+        return self.kind == "sm90"
 
 
 def configurations(
@@ -160,9 +159,9 @@ def _of_every_kind(ranked: Sequence[GemmConfiguration]) -> list[GemmConfiguratio
     What a tile does, its mirror image does nearly as well: that comes last, for whoever tries but
     the first.
     """
-    most = {"sm90": 3, "sm80": 2, "split_k": 2}
+    most = {"sm90": 3, "sm80": 1, "split_k": 1}
     if all(c.kind != "sm90" for c in ranked):
-        most["sm80"] = 4
+        most |= {"sm80": 4, "split_k": 2}
     best: list[GemmConfiguration] = []
     for configuration in ranked:
         kind = configuration.kind
@@ -252,10 +251,8 @@ def _slice_counts(problem: GemmProblem, math: str, options: CutlassOptions) -> t
 
 
 def _num_tiles(problem: GemmProblem, tile: Tile) -> int:
-    """Thread blocks; whole clusters are launched."""
     rows, columns, _ = tile.shape
-    clusters = -(-problem.m // (rows * tile.cluster))
-    return clusters * tile.cluster * -(-problem.n // columns) * problem.batch
+    return -(-problem.m // rows) * -(-problem.n // columns) * problem.batch
 
 
 def _estimated_cycles(problem: GemmProblem, math: str, configuration: GemmConfiguration) -> float:
@@ -265,13 +262,13 @@ def _estimated_cycles(problem: GemmProblem, math: str, configuration: GemmConfig
     k = -(-problem.k // (slices * depth)) * depth
     rate = MULTIPLY_ADDS_PER_CYCLE["sm90" if configuration.kind == "sm90" else math]
     compute = rows * columns * k / rate
-    # Blocks of a cluster load the columns' operand once for both; what lies outside is not loaded.
-    loaded = min(rows, problem.m) + min(columns, problem.n) / tile.cluster
+    # What lies outside is not loaded.
+    loaded = min(rows, problem.m) + min(columns, problem.n)
     narrow = 128 / (min(configuration.alignments[:2]) * problem.bits)
     weight = 1.0 if math == "simt" else narrow**0.5
     traffic = weight * loaded * k * problem.bits / 8 / CACHE_BYTES_PER_CYCLE
-    # Pingpong hides one tile's epilogue behind the next tile's products.
-    around = _CYCLES_AROUND_TILE * (0.8 if tile.schedule == "pingpong" else 1.0)
+    # The next tile's operands arrive while a tile is finished.
+    around = _CYCLES_AROUND_TILE * (0.8 if configuration.kind == "sm90" else 1.0)
     blocks = _num_tiles(problem, tile) * slices
     waves = max(1.0, blocks / _NUM_MULTIPROCESSORS)
     if blocks > _NUM_MULTIPROCESSORS:

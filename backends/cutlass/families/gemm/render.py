@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from collage.backends.cutlass.families._base import DTYPE_BITS, KernelSource, KernelSpec
+from collage.backends.cutlass.families._base import KernelSource, KernelSpec
 from collage.backends.cutlass.families.gemm.configurations import GemmConfiguration
+from collage.backends.cutlass.families.hopper import HopperKernel, HopperTile, render_hopper
 from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.toolchain.source_templates import source_templates
 
@@ -47,6 +46,15 @@ def render(spec: KernelSpec, configuration: GemmConfiguration) -> KernelSource:
     split = configuration.kind == "split_k"
     heavy = max(spec.sizes[9], spec.sizes[11]) > LAST_LIGHT
     source = spec.sizes[10] != RESIDUAL_CODES[""]
+    if configuration.kind == "sm90":
+        kernel = HopperKernel(
+            "gemm/sm90.h", "GemmSm90", spec.layout[0] == "r", spec.layout[1] == "c"
+        )
+        tile = HopperTile(*configuration.tile.shape)
+        text = render_hopper(kernel, tile, spec.dtype, heavy=heavy, source=source)
+        return KernelSource(_stem(spec, configuration, heavy, source), text)
+    # The kernel that sums slices does all of the epilogue, whatever it is.
+    heavy, source = heavy and not split, source and not split
     values = {
         "kind": configuration.kind,
         "element": ELEMENTS[spec.dtype],
@@ -56,21 +64,18 @@ def render(spec: KernelSpec, configuration: GemmConfiguration) -> KernelSource:
         "tile": configuration.tile,
         "instruction": INSTRUCTIONS[spec.math],
         "alignments": configuration.alignments,
-        "whole_rows": configuration.alignments[2] * DTYPE_BITS[spec.dtype] == 128,
-        # The kernel that sums slices does all of the epilogue, whatever it is.
-        "heavy": heavy and not split,
-        "source": source and not split,
+        "heavy": heavy,
+        "source": source,
     }
     templates = source_templates(TEMPLATES, {"cpp": lambda flag: "true" if flag else "false"})
     text = templates.get_template("gemm/gemm.cu.jinja").render(values)
-    return KernelSource(_stem(spec, configuration, values), text)
+    return KernelSource(_stem(spec, configuration, heavy, source), text)
 
 
-def _stem(spec: KernelSpec, configuration: GemmConfiguration, values: Mapping[str, object]) -> str:
+def _stem(spec: KernelSpec, configuration: GemmConfiguration, heavy: bool, source: bool) -> str:
     """For example ``gemm_sm90_float16_128x256x64_rr_heavy_source``."""
     words = ["gemm", configuration.kind]
     words.append(spec.dtype if spec.math == "tensor" else spec.math)
     words += ["x".join(map(str, configuration.tile.shape)), spec.layout]
-    words += [word for word in ("heavy", "source") if values[word]]
-    words += ["rows"] if configuration.kind == "sm90" and not values["whole_rows"] else []
+    words += ["heavy"] * heavy + ["source"] * source
     return "_".join(words)

@@ -1,94 +1,110 @@
-/* Forward convolutions on Hopper: the copy engine gathers pixels (im2col), a warpgroup multiplies.
- *
- * Config: Element, TileShape (of m, n, k), kHeavy (costly activations), kSource (residual).
- */
+/* Hopper's forward convolutions: the copy engine gathers pixels (im2col). Config as in
+ * hopper/tile.h, without Operands; a step is 64 channels of one of the filter's places. */
 #ifndef COLLAGE_CONV2D_SM90_H_
 #define COLLAGE_CONV2D_SM90_H_
 
-#include "cute/tensor.hpp"
-#include "cutlass/cutlass.h"
-/* The builders use what this defines and do not include it. */
-#include "cutlass/kernel_hardware_info.h"
-#include "cutlass/conv/collective/collective_builder.hpp"
-#include "cutlass/conv/kernel/conv_universal.hpp"
-#include "cutlass/device_kernel.h"
-#include "cutlass/epilogue/collective/collective_builder.hpp"
-
 #include "conv2d/problem.h"
-#include "epilogue_sm90.h"
+#include "hopper/maps.h"
+#include "hopper/tile.h"
+#include "hopper/turns.h"
 
 namespace collage {
 
 template <class Config>
 struct Conv2dSm90 {
   using Element = typename Config::Element;
-  using Layout = cutlass::layout::TensorNHWC;
-  using TileShape = typename Config::TileShape;
-  /* The main loop's reduced axis may have modes of its own. */
-  using MainTile = cute::Shape<cute::tuple_element_t<0, TileShape>,
-                               cute::tuple_element_t<1, TileShape>,
-                               cute::Shape<cute::tuple_element_t<2, TileShape>>>;
-  using Cluster = cute::Shape<cute::_1, cute::_1, cute::_1>;
-  using ElementC = cute::conditional_t<Config::kSource, Element, void>;
-  static constexpr int kAccess = 128 / cutlass::sizeof_bits<Element>::value;
+  static_assert(Config::kDepth == 64 && Config::kDeepA && Config::kDeepB);
 
-  using Tree = EpilogueSm90<Element, TileShape, Config::kHeavy, Config::kSource>;
+  struct Place {
+    int n, h, w;   /* the tile's first pixel, as the filter's first place sees it */
+    int c, at, r, s; /* channel, the filter's place, and its row and column */
+  };
 
-  using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
-      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, Cluster,
-      cutlass::epilogue::collective::EpilogueTileAuto, float, float, ElementC, Layout, kAccess,
-      Element, Layout, kAccess, cutlass::epilogue::TmaWarpSpecialized,
-      typename Tree::Fusion>::CollectiveOp;
+  struct Operands {
+    CUtensorMap a, b;
+    hopper::Divisor height, width;
+    int top, left;
+    int stride_h, stride_w, dilation_h, dilation_w;
+    int channels, filter_width;
 
-  using Mainloop = typename cutlass::conv::collective::CollectiveBuilder<
-      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, cutlass::conv::Operator::kFprop,
-      Element, Layout, kAccess, Element, Layout, kAccess, float, MainTile, Cluster,
-      cutlass::conv::collective::StageCountAutoCarveout<sizeof(typename Epilogue::SharedStorage)>,
-      cutlass::conv::KernelImplicitTmaWarpSpecializedSm90>::CollectiveOp;
+    __device__ void prefetch() const {
+      hopper::prefetch(a);
+      hopper::prefetch(b);
+    }
 
-  using Shape = cutlass::conv::ConvProblemShape<cutlass::conv::Operator::kFprop, 2>;
-  using Kernel = cutlass::conv::kernel::ConvUniversal<Shape, Mainloop, Epilogue>;
+    __device__ Place begin(int pixel) const {
+      int row, n, p, q;
+      width.divide(pixel, &row, &q);
+      height.divide(row, &n, &p);
+      return {n, p * stride_h - top, q * stride_w - left, 0, 0, 0, 0};
+    }
 
-  static typename Kernel::Arguments arguments(const Conv2dProblem& p,
-                                              const Conv2dOperands& operands, void* output) {
-    typename Kernel::Arguments args{};
-    args.problem_shape =
-        Shape(cutlass::conv::Mode::kCrossCorrelation, {p.n, p.h, p.w, p.c}, {p.k, p.r, p.s, p.c},
-              {p.top, p.left}, {p.below, p.right}, {p.stride_h, p.stride_w},
-              {p.dilation_h, p.dilation_w}, /*groups=*/1);
-    args.mainloop.ptr_A = static_cast<const Element*>(operands.data);
-    args.mainloop.ptr_B = static_cast<const Element*>(operands.weights);
-    /* Strides of the result's pixels along q, p and n; its channels are dense. */
-    typename Kernel::StrideD stride{};
-    const int64_t k = p.k;
-    cute::get<0>(stride) = cute::make_stride(k, k * p.q, k * p.q * p.p);
-    args.epilogue.thread = Tree::arguments(operands.bias, p.epilogue);
-    args.epilogue.ptr_C = static_cast<const Element*>(operands.residual);
-    args.epilogue.dC = stride;
-    args.epilogue.ptr_D = static_cast<Element*>(output);
-    args.epilogue.dD = stride;
-    return args;
-  }
+    __device__ void next(Place& place) const {
+      place.c += 64;
+      if (place.c < channels) return;
+      place.c = 0;
+      ++place.at;
+      if (++place.s < filter_width) return;
+      place.s = 0;
+      ++place.r;
+    }
+
+    __device__ void load_a(uint32_t to, uint32_t barrier, const Place& place, int, int) const {
+      hopper::load_pixels(to, a, barrier, place.c, place.w, place.h, place.n,
+                          static_cast<uint16_t>(place.s * dilation_w),
+                          static_cast<uint16_t>(place.r * dilation_h));
+    }
+
+    __device__ void load_b(uint32_t to, uint32_t barrier, const Place& place, int column,
+                           int) const {
+      hopper::load(to, b, barrier, place.c, place.at, column);
+    }
+  };
+
+  struct Whole : Config {
+    using Operands = Conv2dSm90::Operands;
+  };
 
   static int run(const collage_cutlass_call* call) {
-    static PerDevice<int> devices;
-    int ready = 0;
-    const cudaError_t error = devices.get(call->device, &ready, [](int, int*) {
-      return allow_shared_memory(cutlass::device_kernel<Kernel>, Kernel::SharedStorageSize);
-    });
-    if (error != cudaSuccess) return static_cast<int>(error);
-
     const Conv2dProblem problem(call->sizes);
     const Conv2dOperands operands(problem, call->inputs);
-    const typename Kernel::Arguments args = arguments(problem, operands, call->output);
-    if (!Kernel::can_implement(args)) {
-      return -static_cast<int>(cutlass::Status::kErrorInvalidProblem);
-    }
-    const typename Kernel::Params params = Kernel::to_underlying_arguments(args, nullptr);
-    cutlass::device_kernel<Kernel>
-        <<<Kernel::get_grid_shape(params), Kernel::get_block_shape(), Kernel::SharedStorageSize,
-           call->stream>>>(params);
-    return static_cast<int>(cudaGetLastError());
+    hopper::Parameters<Operands> p{};
+    Operands& own = p.operands;
+    const hopper::Pixels pixels = {
+        problem.n,
+        problem.h,
+        problem.w,
+        problem.c,
+        problem.top,
+        problem.left,
+        problem.below - (problem.r - 1) * problem.dilation_h,
+        problem.right - (problem.s - 1) * problem.dilation_w,
+        problem.stride_h,
+        problem.stride_w,
+    };
+    cudaError_t error =
+        hopper::describe<Element>(&own.a, operands.data, pixels, Config::kRows);
+    if (error != cudaSuccess) return static_cast<int>(error);
+    const int64_t places = int64_t{problem.r} * problem.s;
+    error = hopper::describe<Element>(&own.b, operands.weights, {problem.c, places, problem.k},
+                                      {problem.c, places * problem.c}, 1, Config::kColumns);
+    if (error != cudaSuccess) return static_cast<int>(error);
+    own.height = hopper::Divisor(problem.p);
+    own.width = hopper::Divisor(problem.q);
+    own.top = problem.top;
+    own.left = problem.left;
+    own.stride_h = problem.stride_h;
+    own.stride_w = problem.stride_w;
+    own.dilation_h = problem.dilation_h;
+    own.dilation_w = problem.dilation_w;
+    own.channels = problem.c;
+    own.filter_width = problem.s;
+    p.result = {call->output,      operands.bias,
+                operands.residual, problem.n * problem.p * problem.q,
+                problem.k,         0,
+                problem.epilogue};
+    p.steps = static_cast<int>(places) * ((problem.c + 63) / 64);
+    return hopper::launch_tiles<Whole>(p, 1, call);
   }
 
   static size_t workspace(const int64_t*) { return 0; }

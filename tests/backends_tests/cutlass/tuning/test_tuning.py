@@ -166,7 +166,7 @@ def test_first_valid_stops_at_the_first_that_runs(tmp_path: Path) -> None:
 
 
 def test_in_a_hurry_few_are_tried_and_the_faster_is_taken(tmp_path: Path) -> None:
-    asked = question(128, 768, 768)
+    asked = question(128, 770, 768)  # Rows that only kernels that compile slowly take.
     best = asked.configurations[1]
     profiler = FakeProfiler(favour(best))
     hurried = tuner(tmp_path / "log", profiler, hurried=True)
@@ -188,7 +188,7 @@ def test_in_a_hurry_few_are_tried_and_the_faster_is_taken(tmp_path: Path) -> Non
 
 
 def test_in_a_hurry_more_are_tried_where_none_runs(tmp_path: Path) -> None:
-    asked = question(128, 768, 768)
+    asked = question(128, 770, 768)  # Rows that only kernels that compile slowly take.
     broken = asked.configurations[:GUESSES_IN_A_HURRY]
     profiler = FakeProfiler(
         lambda job: Outcome(error="misaligned") if job.configuration in broken else Outcome(1e-6)
