@@ -52,10 +52,10 @@ def true_seconds(seed: int) -> Seconds:
 
     def seconds(workload: Workload, target: BackendTarget) -> float:
         if (workload, target) not in found:
-            off = random.Random(f"{seed} {workload.key} {target.key()}").gauss(0.0, 0.04)
+            off = random.Random(f"{seed} {workload.key} {target.name}").gauss(0.0, 0.04)
             took = 2e-6 + workload.bytes / _BYTES_PER_SEC
             for flops, shape in _products(workload):
-                draw = random.Random(f"{seed} {shape} {target.key()}").gauss(0.0, 0.15)
+                draw = random.Random(f"{seed} {shape} {target.name}").gauss(0.0, 0.15)
                 took += flops / _FLOPS_PER_SEC * math.exp(draw)
             found[workload, target] = took * math.exp(off)
         return found[workload, target]

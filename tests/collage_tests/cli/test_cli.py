@@ -164,7 +164,7 @@ def _app_that(error: BaseException) -> typer.Typer:
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
-        (LogError("no such\nlog"), 2, "error: no such log"),
+        (LogError("no such\nlog"), 2, r"error: no such\nlog"),
         (CompileError("g++ failed"), 1, "error: g++ failed"),
         (Interrupted("interrupted; kept in x"), 130, "interrupted; kept in x"),
         (KeyboardInterrupt(), 130, "interrupted"),
