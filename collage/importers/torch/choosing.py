@@ -28,6 +28,7 @@ from collage.importers.torch.places import (
     UNKNOWN,
     chosen_places,
     chosen_rows_operator,
+    none_of_them,
     other_room,
 )
 
@@ -42,6 +43,8 @@ _ROUNDS = 4
 
 EVERY = -1
 """Each of those that choose rows is given other room, each for another number of them."""
+NONE = -2
+"""Each of those that choose rows is given room for none."""
 
 
 def _places(x: torch.Tensor) -> torch.Tensor:
@@ -121,7 +124,8 @@ def with_chosen_rows(
     program : torch.export.ExportedProgram
         Itself where nothing chooses rows.
     more : int or None
-        Which of those that choose is given room for one row more than there can be; :data:`EVERY`.
+        Which of those that choose is given room for one row more than there can be; :data:`EVERY`;
+        :data:`NONE`.
 
     Returns
     -------
@@ -154,8 +158,9 @@ def _with_known_rows(
     _each_once(program)
     for place, node in enumerate(choosers_of(program)):
         mask = node.args[0]
-        room = other_room(mask.meta["val"], place) if more == EVERY else int(more == place)
-        node.args = (mask, room)
+        shape = mask.meta["val"]
+        rooms = {EVERY: other_room(shape, place), NONE: none_of_them(shape, place)}
+        node.args = (mask, int(more == place) if more not in rooms else rooms[more])
     program.graph_module.recompile()
     # Traced once more, with numbers for what was unknown: what was computed with it shows them.
     return program.run_decompositions({})

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
+from collage.backends.contract.errors import ModelError
+from collage.importers.torch.choosing import place_of
+
 aten = torch.ops.aten
 
 Pieces = tuple[tuple[fx.Node | None, int], ...]
@@ -45,6 +48,21 @@ class UnknownError(Exception):
     def __init__(self, node: fx.Node | None = None) -> None:
         super().__init__("" if node is None else node.format_node())
         self.node = node
+
+    def refusal(self) -> ModelError:
+        """What the user is told where there is no other way.
+
+        Returns
+        -------
+        ModelError
+            Names the line of the model, where it is known.
+        """
+        place = "what follows" if self.node is None else place_of(self.node)
+        return ModelError(
+            f"rows are chosen of which the data say how many there are, and {place} is not known "
+            "to compute the same whatever their number; cut the model there, and compute the rest "
+            "outside"
+        )
 
 
 def joined(graph: fx.Graph, rows: Rows) -> fx.Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -56,6 +57,46 @@ def chosen_places(mask: torch.Tensor, more: int) -> torch.Tensor:
     """
     found: torch.Tensor = chosen_rows_operator()(mask, more)[0]
     return found
+
+
+Room = Callable[[torch.Tensor, int], int]
+"""Told a mask and its number, how many places more there is room for than it has."""
+
+
+def all_of_them(mask: torch.Tensor, number: int) -> int:
+    """Room for as many rows as there may be.
+
+    Parameters
+    ----------
+    mask : torch.Tensor
+        Chooses rows.
+    number : int
+        Of what chooses; unused.
+
+    Returns
+    -------
+    int
+        How many more than there may be.
+    """
+    return 0
+
+
+def none_of_them(mask: torch.Tensor, number: int) -> int:
+    """Room for no row.
+
+    Parameters
+    ----------
+    mask : torch.Tensor
+        Chooses rows.
+    number : int
+        Of what chooses; unused.
+
+    Returns
+    -------
+    int
+        How many more than there may be.
+    """
+    return -int(mask.numel())
 
 
 def other_room(mask: torch.Tensor, number: int) -> int:

@@ -107,6 +107,32 @@ class Sizes:
         return Rows(axis, found.pop())
 
 
+def require_same_numbers(
+    program: torch.export.ExportedProgram, empty: torch.export.ExportedProgram
+) -> None:
+    """Hold numbers that are no sizes against those of a program with room for no rows.
+
+    A limit cuts any other number of rows to one and the same: ``len(found[:1])`` is 1 for two rows
+    and for all.
+
+    Parameters
+    ----------
+    program, empty : torch.export.ExportedProgram
+        Where an operator differs, the code went another way for none, and nothing is compared.
+
+    Raises
+    ------
+    ModelError
+        When one differs: it was computed with how many rows there are.
+    """
+    nodes, others = list(program.graph.nodes), list(empty.graph.nodes)
+    if [_name(node) for node in nodes] != [_name(node) for node in others]:
+        return
+    for node, its in zip(nodes, others, strict=True):
+        if not _is_alike(node, its):
+            raise UnknownError(node).refusal()
+
+
 def is_sized(node: fx.Node) -> bool:
     """Whether a node's result is as large as an argument says."""
     return _name(node) in _SIZES

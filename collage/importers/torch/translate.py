@@ -26,8 +26,9 @@ from collage.importers.torch.absorbed import with_absorbed_rows
 from collage.importers.torch.choosing import (
     CHOOSING,
     EVERY,
+    NONE,
+    choosers_of,
     give_counts,
-    place_of,
     with_chosen_rows,
 )
 from collage.importers.torch.cut import CutRows
@@ -52,6 +53,7 @@ from collage.importers.torch.operators.errors import draws, drops, shape_depends
 from collage.importers.torch.operators.linear.products import PRODUCTS
 from collage.importers.torch.operators.quantized import QUANTIZED
 from collage.importers.torch.operators.recurrent import RECURRENT
+from collage.importers.torch.sizes import require_same_numbers
 from collage.importers.torch.structure import keep_tensors
 from collage.importers.torch.taken_apart import taken_apart
 from collage.rewrite import with_attrs
@@ -88,18 +90,16 @@ def translate(
     importer = _Importer()
     known = frozenset([*importer.create_convert_map(), *COMPLEX])
     whole, program = program, taken_apart(with_chosen_rows(program, more), known)
+    # What was traced with room has its numbers in it, and was held against others there.
+    if roomier is None and choosers_of(program):
+        require_same_numbers(program, taken_apart(with_chosen_rows(whole, NONE), known))
     try:
         absorbed = with_absorbed_rows(
             program, lambda: taken_apart(with_chosen_rows(roomier or whole, EVERY), known)
         )
     except UnknownError as err:
         if roomier is not None:
-            raise ModelError(
-                "rows are chosen of which the data say how many there are, and "
-                f"{'what follows' if err.node is None else place_of(err.node)} is not known to "
-                "compute the same whatever their number; cut the model there, and compute the rest "
-                "outside"
-            ) from err
+            raise err.refusal() from err
         absorbed = None
     program, choosers = absorbed or (program, [])
     keep_tensors(program)

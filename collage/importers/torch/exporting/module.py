@@ -132,7 +132,11 @@ def export_module(
     from collage.importers.torch.exporting.decided import Decided, numbers_as_sizes
     from collage.importers.torch.exporting.finite import is_undecided, taken_for_finite
     from collage.importers.torch.exporting.packed import has_recurrent, padded_sequences
-    from collage.importers.torch.exporting.rooms import running_with_room, with_room
+    from collage.importers.torch.exporting.rooms import (
+        running_with_room,
+        with_other_rooms,
+        with_room,
+    )
 
     args, kwargs = _call(module, example_inputs)
     failed: Exception | None = None
@@ -159,9 +163,11 @@ def export_module(
                 program = _exported(module, args, kwargs, dynamic_shapes, strict=strict)
             roomier, called = None, None
             if way in rooms and not derivatives:
-                with changed(module, other=True):  # type: ignore[call-arg]
-                    roomier = _exported(module, args, kwargs, dynamic_shapes, strict=False)
-                called = running_with_room(program, roomier)
+                roomier, empty = with_other_rooms(
+                    partial(_exported, module, args, kwargs, dynamic_shapes, strict=False),
+                    partial(changed, module),
+                )
+                called = running_with_room(program, roomier, empty)
             if not derivatives:
                 plain = without_cache if without_cache in _parts_of(changed) else plain_caches
                 with _evaluating(module):

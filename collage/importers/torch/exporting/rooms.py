@@ -8,7 +8,9 @@ the program, see :mod:`collage.importers.torch.absorbed`.
 
 from __future__ import annotations
 
+import logging
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -19,9 +21,17 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from collage.importers.torch.distinct import distinct_ones, is_known
 from collage.importers.torch.exporting.forward import replaced_forward
-from collage.importers.torch.places import chosen_places, other_room
+from collage.importers.torch.places import (
+    Room,
+    all_of_them,
+    chosen_places,
+    none_of_them,
+    other_room,
+)
 
 aten = torch.ops.aten
+
+_log = logging.getLogger(__name__)
 
 _SAME_PLACES = frozenset(
     ["flatten", "squeeze", "view", "reshape", "to", "tolist", "cpu", "clone", "detach", "long"]
@@ -31,7 +41,7 @@ _SAME_PLACES = frozenset(
 
 @contextmanager
 def with_room(
-    module: Any, changed: Callable[[Any], AbstractContextManager[None]], other: bool = False
+    module: Any, changed: Callable[[Any], AbstractContextManager[None]], room: Room = all_of_them
 ) -> Iterator[None]:
     """A module whose masks hold everywhere, as far as shapes tell, as long as this lasts.
 
@@ -41,8 +51,8 @@ def with_room(
         That is exported meanwhile.
     changed : callable
         What else becomes of it.
-    other : bool
-        With room for other numbers of rows than there may be, which tells what follows from them.
+    room : callable
+        How much there is: other rooms tell what follows from how many rows there may be.
 
     Yields
     ------
@@ -53,12 +63,39 @@ def with_room(
         forward = module.forward
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            with _WithRoom(other):
+            with _WithRoom(room):
                 return forward(*args, **kwargs)
 
         stack.enter_context(replaced_forward(module, run))
         _suppress_all_classes_at_once(stack)
         yield
+
+
+def with_other_rooms(
+    export: Callable[[], Any], changed: Callable[..., AbstractContextManager[None]]
+) -> tuple[Any, Any]:
+    """The programs that a module is with other room than for all rows.
+
+    Parameters
+    ----------
+    export : callable
+        Gives the module's program.
+    changed : callable
+        Lets the module have the room that it is given, meanwhile.
+
+    Returns
+    -------
+    tuple of (torch.export.ExportedProgram, torch.export.ExportedProgram or None)
+        With room for few rows, and for none: that one where it can be traced so.
+    """
+    with changed(room=other_room):
+        roomier = export()
+    try:
+        with changed(room=none_of_them):
+            return roomier, export()
+    except Exception as err:  # noqa: BLE001 - torch raises anything; what is seen is enough then
+        _log.debug("not traced with room for no rows: %s", err)
+        return roomier, None
 
 
 def _suppress_all_classes_at_once(stack: ExitStack) -> None:
@@ -73,9 +110,9 @@ def _suppress_all_classes_at_once(stack: ExitStack) -> None:
 class _WithRoom(TorchFunctionMode):
     """Lets what chooses rows give as many as there may be."""
 
-    def __init__(self, other: bool) -> None:
+    def __init__(self, room: Room) -> None:
         super().__init__()
-        self._other = other
+        self._room = room
         self._rooms: dict[int, int] = {}
         # Masks of one axis, by the places where they hold; and those that hold in a loop's body.
         self._masks = WeakTensorKeyDictionary()
@@ -123,7 +160,7 @@ class _WithRoom(TorchFunctionMode):
             mask = mask & one
         # Masks of one size may be one mask, computed twice.
         number = self._rooms.setdefault(mask.numel(), len(self._rooms))
-        found = chosen_places(mask, other_room(mask, number) if self._other else 0)
+        found = chosen_places(mask, self._room(mask, number))
         if mask.dim() == 1:
             self._masks[found] = known
         return found
@@ -246,13 +283,15 @@ def _is_mask(index: Any) -> bool:
     return isinstance(index, torch.Tensor) and index.dtype == torch.bool and index.dim() > 0
 
 
-def running_with_room(program: Any, roomier: Any) -> Callable[..., list[Any]]:
+def running_with_room(program: Any, roomier: Any, empty: Any = None) -> Callable[..., list[Any]]:
     """What runs a program with room for all rows, and gives the rows that there are.
 
     Parameters
     ----------
     program, roomier : torch.export.ExportedProgram
-        As they were traced, without more room and with it.
+        As they were traced, with room for all rows and with other room.
+    empty : torch.export.ExportedProgram, optional
+        With room for none, where it can be traced so.
 
     Returns
     -------
@@ -266,14 +305,23 @@ def running_with_room(program: Any, roomier: Any) -> Callable[..., list[Any]]:
     """
     from collage.importers.torch.absorbed import with_absorbed_rows
     from collage.importers.torch.choosing import with_chosen_rows
+    from collage.importers.torch.sizes import require_same_numbers
 
     table = torch.export.default_decompositions()
     table.pop(aten.linear.default)
     plain, other = (
         with_chosen_rows(one.run_decompositions(table), None) for one in (program, roomier)
     )
+    if empty is not None:
+        without = with_chosen_rows(empty.run_decompositions(table), None)
+        require_same_numbers(plain, without)
     absorbed = with_absorbed_rows(plain, lambda: other)
     running, cut = absorbed or (plain, [])
+    warnings.warn(
+        "what is decided by how many rows are chosen is compiled for as many as there may be; hold "
+        "results against the module's where few or none are",
+        stacklevel=4,
+    )
 
     def run(*args: Any, **kwargs: Any) -> list[Any]:
         flat = running._graph_module_flat_inputs(args, kwargs)

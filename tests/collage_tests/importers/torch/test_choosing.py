@@ -121,6 +121,9 @@ def test_rows_are_those_of_pytorch(name: str) -> None:
         lambda x: (lambda chosen: chosen * chosen.shape[0])(x[x > 0]),
         lambda x: x * x[x > 0].shape[0],
         lambda x: (x[x > 0], x * (x[x > 0] * 2).shape[0]),
+        # One for any number of rows, but for none.
+        lambda x: (lambda first: first.sum() + first.shape[0])(x[x > 0][:1]),
+        lambda x: (lambda first: first * 2 + first.shape[0])(x[x > 0][:2]),
     ],
 )
 def test_what_mixes_rows_or_computes_with_their_number_is_refused(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collage.backends.contract.errors import ModelError
 from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.pipeline.shapes.rows import rows_of
@@ -171,3 +172,17 @@ def test_rows_chosen_among_rows_are_those_of_pytorch(module: Any, drawn: Any) ->
         for mine, theirs in zip(found, wanted, strict=True):
             assert mine.shape == theirs.shape
             np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-4, atol=1e-4)
+
+
+class _Limited(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Computes with how many rows are taken, which is one or none."""
+
+    def forward(self, x: Any) -> Any:
+        found = (x.sum(1) > 0).nonzero().squeeze(1)
+        many = min(1, len(found))
+        return x[found[:many]].sum(0) + many
+
+
+def test_numbers_that_a_limit_makes_one_are_no_constants() -> None:
+    with pytest.raises(ModelError):
+        load_model(_Limited(), example_inputs=(torch.ones(5, 3),))
