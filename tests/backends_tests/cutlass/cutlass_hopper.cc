@@ -6,10 +6,11 @@
 
 namespace {
 
-template <int kRowsOf, int kColumnsOf, int kDepthOf, bool kDeepAOf, bool kDeepBOf, bool kSourceOf>
+template <int kRowsOf, int kColumnsOf, int kDepthOf, bool kDeepAOf, bool kDeepBOf, bool kSourceOf,
+          class ElementOf = __half>
 struct Config {
-  using Element = __half;
-  using Multiply = collage::hopper::HostMultiply<kColumnsOf, kDeepAOf, kDeepBOf>;
+  using Element = ElementOf;
+  using Multiply = collage::hopper::HostMultiply<Element, kColumnsOf, kDeepAOf, kDeepBOf>;
   static constexpr int kRows = kRowsOf, kColumns = kColumnsOf, kDepth = kDepthOf;
   static constexpr bool kDeepA = kDeepAOf, kDeepB = kDeepBOf;
   static constexpr bool kHeavy = true, kSource = kSourceOf;
@@ -56,6 +57,12 @@ extern "C" int run_product(int rows, int columns, int depth, bool deep_a, bool d
     case 128256064: return product<128, 256, 64>(&call, deep_a, deep_b, source);
     default: return -1;
   }
+}
+
+// bfloat16, of the tile 64 x 128 x 64; operands contiguous along the reduced axis, and a residual.
+extern "C" int run_bfloat16(const int64_t* sizes, const void* const* inputs, void* output) {
+  const collage_cutlass_call call = {0, nullptr, nullptr, sizes, nullptr, inputs, output};
+  return collage::GemmSm90<Config<64, 128, 64, true, true, true, __nv_bfloat16>>::run(&call);
 }
 
 extern "C" int run_convolution(int rows, int columns, bool source, const int64_t* sizes,

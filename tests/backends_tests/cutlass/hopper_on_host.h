@@ -155,18 +155,18 @@ uint64_t operand(uint32_t address, uint32_t apart) {
 }
 
 // The element of row (or column) `at` and step `k`, by what operand() gave.
-template <bool kDeep>
+template <class Element, bool kDeep>
 float element_of(uint64_t operand, int at, int k) {
   const uint32_t address = uint32_t(operand), apart = operand >> 32;
   const uint32_t place = kDeep ? address + at * 128 + k * 2
                                : address + at / 64 * apart + k * 128 + at % 64 * 2;
-  __half value;
+  Element value;
   std::memcpy(&value, &swizzled(place), 2);
-  return __half2float(value);
+  return static_cast<float>(value);
 }
 
 // A unit's Multiply.
-template <int kColumns, bool kDeepA, bool kDeepB>
+template <class Element, int kColumns, bool kDeepA, bool kDeepB>
 struct HostMultiply {
   static void run(float (&d)[kColumns / 2], uint64_t a, uint64_t b, int add) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
@@ -174,7 +174,7 @@ struct HostMultiply {
       const int row = 16 * warp + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
       float sum = add ? d[i] : 0.0f;
       for (int k = 0; k < 16; ++k) {
-        sum += element_of<kDeepA>(a, row, k) * element_of<kDeepB>(b, column, k);
+        sum += element_of<Element, kDeepA>(a, row, k) * element_of<Element, kDeepB>(b, column, k);
       }
       d[i] = sum;
     }

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes  # noqa: F401 - bfloat16 by its name
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -104,6 +105,23 @@ def test_products_of_every_layout_and_tile(
         expected = finished(a.astype(np.float64) @ b.astype(np.float64), bias, other, residual)
         made = output[: batch * m * n].reshape(batch, m, n)
         np.testing.assert_allclose(made, expected, rtol=2e-3, atol=2e-3)
+
+
+def test_products_in_bfloat16(library: ctypes.CDLL) -> None:
+    m, n, k = 131, 200, 136
+    rng = np.random.default_rng(5)
+    bfloat16 = np.dtype("bfloat16")
+    a, b, other = (drawn(rng, *s).astype(bfloat16) for s in ((m, k), (n, k), (m, n)))
+    output = np.full(m * n + 64, 77, bfloat16)
+    sizes = [m, n, k, 1, k, k, 0, 0, 0, 0, RESIDUAL_CODES["add"], 0, 1]
+    failed = library.run_bfloat16(
+        integers(sizes), pointers([a, b, other]), ctypes.c_void_p(output.ctypes.data)
+    )
+    assert failed == 0
+    assert (output[m * n :] == 77).all()
+    wanted = a.astype(np.float64) @ b.astype(np.float64).T + other.astype(np.float64)
+    made = output[: m * n].reshape(m, n).astype(np.float64)
+    np.testing.assert_allclose(made, wanted, rtol=2**-8, atol=2e-3)
 
 
 def convolved(data: Array, weights: Array, stride: Array, pads: Array, dilation: Array) -> Array:
