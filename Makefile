@@ -14,6 +14,10 @@ PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(FLAGS)
 # PyTorch is only needed for .pt2 inputs and for building the benchmark models; name a CPU build.
 TORCH ?= torch==2.13.0
 
+# Tests start hundreds of processes, and pytest rewrites every assertion: what Python compiles is kept,
+# also where the surroundings say that it is not to be (as many containers do).
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test lint docs test-slow test-cuda test-torch test-zoo bench bench-light bench-search bench-pool clean
 
 demo: $(VENV)/.demo
