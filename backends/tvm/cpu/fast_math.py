@@ -255,7 +255,7 @@ def _bits(value: int) -> Any:
 
 
 def _power(call: Call) -> Any:
-    """A small whole exponent is a few products; a half is a square root."""
+    """A small whole exponent is a few products; a half, of either sign, is a square root."""
     base, exponent = call.args
     if str(base.ty) != _FLOAT32 or str(exponent.ty) != _FLOAT32:
         return call
@@ -266,6 +266,8 @@ def _power(call: Call) -> Any:
     value = float(exponent.value)
     if value == 0.5:
         return tirx.sqrt(base)
+    if value == -0.5:
+        return _root_below_one(base)
     if value != int(value) or not 1 <= abs(value) <= _MOST_FACTORS:
         return power(base, exponent)
 

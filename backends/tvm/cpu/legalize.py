@@ -40,6 +40,7 @@ from collage.backends.tvm.cpu.schedules import (
     flat_depthwise,
     matmul,
 )
+from collage.backends.tvm.cpu.slices import legalize_slice_scatter
 from collage.backends.tvm.cpu.transposed import transposed_convolutions
 from collage.backends.tvm.cpu.trees import legalize_trees
 from collage.backends.tvm.cpu.volumes import legalize_conv3d
@@ -79,6 +80,9 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     def scan(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return legalize_scan(builder, call, machine)
 
+    def slices(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return legalize_slice_scatter(builder, call, machine)
+
     return {
         RECURRENT: steps,
         TREES: trees,
@@ -100,6 +104,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.cumsum": scan,
         "relax.cumprod": scan,
         "relax.concat": legalize_concat,
+        "relax.slice_scatter": slices,
         **{f"relax.nn.{kind}_pool{n}d": pool for kind in ("max", "avg") for n in (1, 2, 3)},
     }
 

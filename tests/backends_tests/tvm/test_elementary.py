@@ -29,7 +29,13 @@ ONE: dict[str, tuple[Callable[..., relax.Expr], Callable[..., np.ndarray]]] = {
     "acosh": (op.acosh, np.arccosh),
     "atanh": (op.atanh, np.arctanh),
     "rsqrt": (op.rsqrt, lambda x: 1 / np.sqrt(x)),
+    "power of -1/2": (
+        lambda x: op.power(x, relax.const(-0.5, "float32")),
+        lambda x: 1 / np.sqrt(x),
+    ),
 }
+
+_TWO_UNITS = ("exp", "rsqrt", "power of -1/2")
 
 
 def _numbers(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -68,7 +74,7 @@ def test_functions_of_one_number(name: str, context: BuildContext) -> None:
     mod = tvm_cases.partition(lambda emit, x: emit(ours(x)), [x])
     (got,) = tvm_cases.run(mod, [x], context)
     with np.errstate(all="ignore"):
-        _assert_near(got, reference(x.astype(np.float64)), 2.0 if name in ("exp", "rsqrt") else 1.0)
+        _assert_near(got, reference(x.astype(np.float64)), 2.0 if name in _TWO_UNITS else 1.0)
 
 
 def test_signs_of_zero(context: BuildContext) -> None:

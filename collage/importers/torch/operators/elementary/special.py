@@ -66,11 +66,18 @@ _END = (
         *(3.754408661907416e00, 1.0),
     ),
 )
-# exp(x ** 2) times the complement of the error function (W. Press et al., Numerical Recipes).
+# exp(x ** 2) times the complement of the error function, times x + 3: a polynomial in
+# (x - 3) / (x + 3), least squares of the relative error at Chebyshev nodes, exact to 5e-10.
+_COMPLEMENT_AT = 3.0
 _COMPLEMENT = (
-    *(0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806),
-    *(0.09678418, 0.37409196, 1.00002368, -1.26551223),
+    *(-1.120184612334351e-05, 1.98833597832678e-05, 0.0001013903465861297),
+    *(-0.0002656019875226634, -0.0005455456563762119, 0.003028034475321503),
+    *(-0.001212864033623772, -0.0268256322565046, 0.1195277400546583, -0.3104674436088111),
+    *(0.590228365270022, -0.8833944473963586, 1.074006906924385),
 )
+_VANISHED = 30.0
+"""Where the complement of the error function is less than any number."""
+
 # Bessel functions (M. Abramowitz, I. Stegun, Handbook of Mathematical Functions, 9.8.1 to 9.8.4).
 _I0 = (
     (0.0045813, 0.0360768, 0.2659732, 1.2067492, 3.0899424, 3.5156229, 1.0),
@@ -196,28 +203,27 @@ def _normal_quantile(p: torch.Tensor) -> torch.Tensor:
     return _quantile(p - 0.5, torch.minimum(p, 1 - p))
 
 
-def _log_complement(x: torch.Tensor) -> torch.Tensor:
-    """The logarithm of ``exp(x ** 2) erfc(x)``, of numbers that are not below zero."""
-    t = 1 / (1 + 0.5 * x)
-    return _polynomial(t, _COMPLEMENT) + torch.log(t)
+def _complement_of_size(x: torch.Tensor) -> torch.Tensor:
+    """``exp(x ** 2) erfc(x)`` of finite numbers that are not below zero."""
+    inverse = 1 / (x + _COMPLEMENT_AT)
+    return _polynomial((x - _COMPLEMENT_AT) * inverse, _COMPLEMENT) * inverse
 
 
 def _complement(x: torch.Tensor) -> torch.Tensor:
-    size = torch.abs(x)
-    found = torch.exp(_log_complement(size) - size * size)
-    return torch.where(x < 0, 2 - found, torch.where(torch.isinf(x), 0.0, found))
+    size = torch.clamp(torch.abs(x), max=_VANISHED)
+    found = torch.exp(-size * size) * _complement_of_size(size)
+    return torch.where(x < 0, 2 - found, found)
 
 
 def _scaled_complement(x: torch.Tensor) -> torch.Tensor:
-    found = torch.exp(_log_complement(torch.abs(x)))
-    found = torch.where(torch.isinf(x), 0.0, found)
+    found = torch.where(torch.isinf(x), 0.0, _complement_of_size(torch.abs(x)))
     return torch.where(x < 0, 2 * torch.exp(x * x) - found, found)
 
 
 def _log_normal(x: torch.Tensor) -> torch.Tensor:
     """Of the normal distribution's share below, which vanishes long before its logarithm."""
     y = torch.abs(x) / math.sqrt(2)
-    tail = _log_complement(y) - y * y - math.log(2)
+    tail = torch.log(_complement_of_size(y)) - y * y - math.log(2)
     tail = torch.where(torch.isinf(y), -math.inf, tail)
     return torch.where(x < 0, tail, torch.log1p(-torch.exp(tail)))
 
