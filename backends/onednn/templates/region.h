@@ -13,7 +13,7 @@
 #include "layouts.h"
 #include "plan.h"
 #include "storage.h"
-#include "vectors/functions.h"
+#include "vectors/vectors.h"
 
 extern "C" int collage_num_threads(void);  // num_threads.c
 

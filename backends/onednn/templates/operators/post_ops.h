@@ -3,7 +3,7 @@
 
 #include "../building.h"
 #include "../processor.h"
-#include "../vectors/functions.h"
+#include "../vectors/vectors.h"
 
 namespace collage_onednn {
 
@@ -106,8 +106,7 @@ inline void Region::prelu(int src, int slopes, int dst) {
 // A loop of ours for an elementwise function of a value in this layout; none where a primitive is to
 // compute it. What fills up a block of channels has to stay zero.
 inline VectorFunction Region::in_vectors(int64_t algorithm, const desc& md) {
-  if (md.get_data_type() != memory::data_type::f32 || !has_isa(dnnl::cpu_isa::avx512_core))
-    return nullptr;
+  if (md.get_data_type() != memory::data_type::f32) return nullptr;
   size_t padded = sizeof(float);
   for (auto d : md.get_padded_dims()) padded *= static_cast<size_t>(d);
   const bool gaps = md.get_size() != padded || md.get_submemory_offset() != 0;

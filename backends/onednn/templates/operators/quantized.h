@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "../vectors/lanes.h"
+#include "../vectors/lanes_avx512.h"
 #include "recurrent.h"
 
 namespace collage_onednn {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "../vectors/softmax_rows.h"
+#include "../vectors/vectors.h"
 #include "simple.h"
 
 namespace collage_onednn {
@@ -27,10 +27,9 @@ inline bool side_by_side(const desc& md, size_t axis) {
 
 // Whether this was a softmax, or its logarithm, of numbers that lie side by side, in vectors of ours.
 inline bool Region::rows_shared(const Op& op, int src) {
-#ifdef COLLAGE_AVX512
   const size_t axis = static_cast<size_t>(op.ints[0]);
   const dims& shape = tensor_dims(op.inputs[0]);
-  if (shape[axis] == 1 || !has_isa(dnnl::cpu_isa::avx512_core)) return false;
+  if (shape[axis] == 1 || !has_vectors()) return false;
   const desc md = storage_.md(src);
   const bool logarithm = op.ints[1] != 0;
   if (!side_by_side(md, axis)) return false;
@@ -42,9 +41,6 @@ inline bool Region::rows_shared(const Op& op, int src) {
   });
   bind(op.outputs[0], dst);
   return true;
-#else
-  return false;
-#endif
 }
 
 // From the shares: the largest one is that of the largest number, and one by the sum of the powers.

@@ -1,71 +1,62 @@
-// Softmax of rows in vectors of AVX-512. The library's kernel takes 1.7 to 2.7 times as long: its
-// exponential has more steps, and it keeps one sum, each addition of which waits for the one before.
-// Its logarithms of softmax take eight times as long, and are fifteen times as far off.
-#pragma once
+// Softmax of rows, in each namespace of lanes. With AVX-512 the library's kernel takes 1.7 to 2.7
+// times as long: its exponential has more steps, and it keeps one sum, each addition of which waits
+// for the one before. Its logarithms of softmax take eight times as long, and are fifteen times as
+// far off.
 
-#include <cmath>
-#include <limits>
-
-#include "exponential.h"
-
-#ifdef COLLAGE_AVX512
-namespace collage_onednn {
-
-COLLAGE_AVX512 inline float largest_of(const float* x, int64_t count) {
-  const __m512 none = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-  __m512 even = none, odd = none;
+COLLAGE_LANES inline float largest_of(const float* x, int64_t count) {
+  const Lanes none = all(-std::numeric_limits<float>::infinity());
+  Lanes even = none, odd = none;
   int64_t i = 0;
-  for (; i + 32 <= count; i += 32) {
-    even = _mm512_max_ps(even, _mm512_loadu_ps(x + i));
-    odd = _mm512_max_ps(odd, _mm512_loadu_ps(x + i + 16));
+  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+    even = larger(even, load(x + i));
+    odd = larger(odd, load(x + i + kLanes));
   }
-  for (; i < count; i += 16)
-    even = _mm512_max_ps(even, _mm512_mask_loadu_ps(none, lanes_from(count - i), x + i));
-  return _mm512_reduce_max_ps(_mm512_max_ps(even, odd));
+  for (; i < count; i += kLanes) even = larger(even, load_first(x + i, count - i, none));
+  return largest_lane(larger(even, odd));
 }
 
 // Gives the sum of what it writes.
-COLLAGE_AVX512 inline float exponentials_of(const float* x, float* y, int64_t count,
-                                            float largest) {
-  const __m512 shift = _mm512_set1_ps(largest);
-  __m512 even = _mm512_setzero_ps(), odd = even;
+COLLAGE_LANES inline float exponentials_of(const float* x, float* y, int64_t count,
+                                           float largest) {
+  const Lanes shift = all(largest);
+  Lanes even = all(0.f), odd = even;
   int64_t i = 0;
-  for (; i + 32 <= count; i += 32) {
-    const __m512 a = exponential(_mm512_sub_ps(_mm512_loadu_ps(x + i), shift));
-    const __m512 b = exponential(_mm512_sub_ps(_mm512_loadu_ps(x + i + 16), shift));
-    even = _mm512_add_ps(even, a);
-    odd = _mm512_add_ps(odd, b);
-    _mm512_storeu_ps(y + i, a);
-    _mm512_storeu_ps(y + i + 16, b);
+  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+    const Lanes a = exponential(sub(load(x + i), shift));
+    const Lanes b = exponential(sub(load(x + i + kLanes), shift));
+    even = add(even, a);
+    odd = add(odd, b);
+    store(y + i, a);
+    store(y + i + kLanes, b);
   }
-  for (; i < count; i += 16) {
-    const __mmask16 lanes = lanes_from(count - i);
-    const __m512 a = exponential(_mm512_sub_ps(_mm512_maskz_loadu_ps(lanes, x + i), shift));
-    even = _mm512_mask_add_ps(even, lanes, even, a);
-    _mm512_mask_storeu_ps(y + i, lanes, a);
+  for (; i < count; i += kLanes) {
+    const Lanes a = exponential(sub(load_first(x + i, count - i, all(0.f)), shift));
+    even = add(even, kept(a, count - i));
+    store_first(y + i, count - i, a);
   }
-  return _mm512_reduce_add_ps(_mm512_add_ps(even, odd));
+  return sum_of_lanes(add(even, odd));
 }
 
-COLLAGE_AVX512 inline void softmax_of_row(const float* x, float* y, int64_t count) {
+COLLAGE_LANES inline void softmax_of_row(const float* x, float* y, int64_t count) {
   const float sum = exponentials_of(x, y, count, largest_of(x, count));
-  const __m512 factor = _mm512_set1_ps(1.f / sum);
-  for (int64_t i = 0; i < count; i += 16) {
-    const __mmask16 lanes = lanes_from(count - i);
-    const __m512 share = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, y + i), factor);
-    _mm512_mask_storeu_ps(y + i, lanes, share);
-  }
+  const Lanes factor = all(1.f / sum);
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(y + i, mul(load(y + i), factor));
+  if (i < count)
+    store_first(y + i, count - i, mul(load_first(y + i, count - i, all(0.f)), factor));
 }
 
 // `y` is not `x`.
-COLLAGE_AVX512 inline void log_softmax_of_row(const float* x, float* y, int64_t count) {
+COLLAGE_LANES inline void log_softmax_of_row(const float* x, float* y, int64_t count) {
   const float largest = largest_of(x, count);
   const float logarithm = std::log(exponentials_of(x, y, count, largest));
-  const __m512 first = _mm512_set1_ps(largest), second = _mm512_set1_ps(logarithm);
-  for (int64_t i = 0; i < count; i += 16) {
-    const __mmask16 lanes = lanes_from(count - i);
-    const __m512 distance = _mm512_sub_ps(_mm512_maskz_loadu_ps(lanes, x + i), first);
-    _mm512_mask_storeu_ps(y + i, lanes, _mm512_sub_ps(distance, second));
+  const Lanes first = all(largest), second = all(logarithm);
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    store(y + i, sub(sub(load(x + i), first), second));
+  if (i < count) {
+    const Lanes distance = sub(load_first(x + i, count - i, all(0.f)), first);
+    store_first(y + i, count - i, sub(distance, second));
   }
 }
 
@@ -78,6 +69,3 @@ inline void softmax_of_rows(const float* x, float* y, int64_t rows, int64_t coun
               : softmax_of_row(x + place, y + place, count);
   }
 }
-
-}  // namespace collage_onednn
-#endif
