@@ -102,8 +102,10 @@ class Scope:
         self._name = name
 
     def typed(self, expr: relax.Expr) -> relax.Expr:
-        """The same expression with its type inferred."""
-        return self._builder.normalize(expr) if isinstance(expr, relax.Call) else expr
+        """The same expression with its type, which is inferred unless it has one already."""
+        if not isinstance(expr, relax.Call) or _has_type(expr):
+            return expr
+        return self._builder.normalize(expr)
 
     def definition(self, expr: relax.Expr) -> relax.Expr:
         """What a variable is bound to; parameters and other expressions stand for themselves."""
@@ -301,7 +303,9 @@ def map_leaves(expr: relax.Expr, leaf: Callable[[relax.Expr], relax.Expr]) -> re
     Returns
     -------
     relax.Expr
-        The expression itself where no leaf changed.
+        The expression itself where no leaf changed. A call of which variables alone changed, for
+        others of the same types, keeps its type: to infer one takes a millisecond for a
+        convolution, and every round of every table of rules would do so for every operator.
 
     Examples
     --------
@@ -320,4 +324,20 @@ def map_leaves(expr: relax.Expr, leaf: Callable[[relax.Expr], relax.Expr]) -> re
         return relax.Tuple(replaced)
     if isinstance(expr, relax.TupleGetItem):
         return relax.TupleGetItem(replaced[0], expr.index)
-    return relax.Call(expr.op, replaced, expr.attrs, expr.ty_args, expr.span)
+    call = relax.Call(expr.op, replaced, expr.attrs, expr.ty_args, expr.span)
+    if _has_type(expr) and all(map(_is_alike, children, replaced)):
+        relax.expr._update_type(call, expr.ty)
+    return call
+
+
+def _has_type(expr: relax.Expr) -> bool:
+    return type(expr.ty) is not tvm.ir.Type
+
+
+def _is_alike(old: relax.Expr, new: relax.Expr) -> bool:
+    """Whether no type can depend on which of the two it is: what a constant is may decide one."""
+    if old.same_as(new):
+        return True
+    if not isinstance(old, relax.Var) or not isinstance(new, relax.Var):
+        return False
+    return bool(old.ty.same_as(new.ty)) or bool(tvm_ffi.structural_equal(old.ty, new.ty))
