@@ -141,6 +141,10 @@ class MeasurementError(CollageError):
     """Measuring itself failed (not a candidate: those are recorded as invalid)."""
 
 
+class OutOfRangeError(MeasurementError):
+    """An index outside of what it selects from: what a model was run on is wrong, not a program."""
+
+
 class OutOfTimeError(CollageError):
     """The time that was asked for is spent: what was under way has been ended."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import tvm
+from numpy.typing import NDArray
 from tvm import relax
 
 from collage.backends.contract.errors import ModelError, ShapeError
@@ -69,6 +70,8 @@ class ImportedModel:
     course : Course or None
         Where data choose what runs, the model: what stands here is the first of its parts then, and
         the other ones are ``others``.
+    examples : tuple of (ndarray or None)
+        By input, with what the model was traced; empty where that is not known.
 
     Examples
     --------
@@ -89,6 +92,7 @@ class ImportedModel:
     signature: Signature | None = None
     chosen: tuple[ChosenRows, ...] = ()
     course: Course | None = None
+    examples: tuple[NDArray[Any] | None, ...] = ()
 
 
 class FileImporter(Protocol):

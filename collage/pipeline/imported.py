@@ -242,6 +242,8 @@ def prepare(loaded: ImportedModel, device: DeviceKind) -> Imported:
     require_computable(graph, loaded.name)
     state = loaded.signature.state if loaded.signature is not None else ()
     ranges = list(working_ranges(loaded.mod))
+    for index, example in enumerate(loaded.examples):
+        ranges[index] = replace(ranges[index], example=example)
     for kept in state:
         initial = kept.initial(loaded.inputs[kept.input])
         ranges[kept.input] = replace(ranges[kept.input], initial=initial)

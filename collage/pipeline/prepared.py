@@ -20,6 +20,7 @@ from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
 from collage.cost.reference import Sample, distance, sample_of
 from collage.pipeline.computable import require_computable
 from collage.pipeline.imported import Imported
+from collage.pipeline.inputs.drawing import working_sample
 from collage.search.dataflow import DataflowGraph
 
 
@@ -67,7 +68,7 @@ def prepare_module(
             passes = list(backend.module_passes(target))
         for index, single in enumerate(passes):
             if before is None:
-                before = sample_of(mod, imported.random_inputs(seed))
+                before = working_sample(mod, imported.inputs, seed, ranges=imported.ranges)
             after, wrong = _checked(single, mod, target, before)
             if not wrong:
                 mod = after

@@ -13,7 +13,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from collage.backends.contract.errors import MeasurementError
+from collage.backends.contract.errors import MeasurementError, OutOfRangeError
 from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.static_shape import leaf_types, static_shape, tensor_dtype
 from collage.cost.reference.arithmetic import MEANT, Arithmetic
@@ -59,6 +59,8 @@ def evaluate(
     ------
     MeasurementError
         When an input does not fit, or an operator can be evaluated neither by numpy nor by TVM.
+    OutOfRangeError
+        When an index is computed from the inputs that lies outside of what it selects from.
 
     Examples
     --------
@@ -256,6 +258,11 @@ class Evaluator:
         -------
         Value
             Of the call's type, as this evaluator's arithmetic stores it.
+
+        Raises
+        ------
+        OutOfRangeError
+            When it selects what there is not.
         """
         args = [operand(self.expr(arg), arg) for arg in call.args]
         if not isinstance(call.op, tvm.ir.Op):
@@ -272,6 +279,8 @@ class Evaluator:
                 return self._stored(of_shape(operator(call, args), call), call.ty)
             except UnsupportedOperator:
                 pass  # A variant that only TVM knows.
+            except IndexError as err:
+                raise OutOfRangeError(f"{name} cannot be evaluated: {err}", value=name) from err
         return self._stored(evaluate_call(self.mod, call, args), call.ty)
 
     def _stored(self, value: Value, ty: tvm.ir.Type) -> Value:

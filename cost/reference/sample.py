@@ -137,6 +137,8 @@ def sample_of(mod: tvm.IRModule, inputs: Sequence[Array], float32_as: str = "flo
     ------
     MeasurementError
         When an input does not fit, or an operator can be evaluated neither by numpy nor by TVM.
+    OutOfRangeError
+        When an index is computed from the inputs that lies outside of what it selects from.
 
     Examples
     --------

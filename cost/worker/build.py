@@ -8,12 +8,14 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import tvm
 
 from collage.backends.compile import compile_module, external_functions
 from collage.backends.contract import ExternalBackend, Tunable, TunesOneByOne
+from collage.backends.contract.errors import OutOfRangeError
 from collage.backends.contract.relax_codegen import prepared
 from collage.backends.toolchain.children.freed_memory import return_freed_memory
 from collage.cost.processes.messages import Build, Built, Compiled, CompileModel, Tune, Tuned
@@ -128,7 +130,8 @@ def _write_test_data(
 def test_data(
     workload: Workload, mod: tvm.IRModule, seed: int, float32_as: str = "float32"
 ) -> Sample:
-    """Inputs and the reference's outputs; inputs are positive where others give no number.
+    """Inputs and the reference's outputs; inputs are positive where others give no number, or an
+    index that selects nothing.
 
     Parameters
     ----------
@@ -145,10 +148,24 @@ def test_data(
     -------
     Sample
         Not finite where neither kind of inputs gives a number everywhere.
+
+    Raises
+    ------
+    OutOfRangeError
+        When neither kind of inputs selects what there is.
     """
-    sample = sample_of(mod, workload.make_inputs(seed), float32_as)
-    if not sample.is_finite:
-        positive = sample_of(mod, workload.make_inputs(seed, positive=True), float32_as)
+
+    def on(*, positive: bool) -> Sample:
+        return sample_of(mod, workload.make_inputs(seed, positive=positive), float32_as)
+
+    try:
+        sample = on(positive=False)
+    except OutOfRangeError:
+        return on(positive=True)
+    if sample.is_finite:
+        return sample
+    with suppress(OutOfRangeError):
+        positive = on(positive=True)
         if positive.is_finite:
             return positive
     return sample

@@ -124,6 +124,7 @@ def import_exported_program(
     from collage.importers.torch.courses.model import has_control_flow, import_course, straightened
     from collage.importers.torch.cut import CutRows
     from collage.importers.torch.dynamic import with_shapes
+    from collage.importers.torch.examples import examples_of
     from collage.importers.torch.exporting.derivatives import require_no_derivatives
     from collage.importers.torch.operators.errors import SPARSE, SPARSE_CONSTANT
     from collage.importers.torch.operators.sparse import holds_sparse
@@ -133,6 +134,7 @@ def import_exported_program(
     from collage.importers.torch.written import with_written
 
     require_no_derivatives(program)
+    traced = program
     program, shapes = with_shapes(program, shapes)
     signature: Signature | None = None
 
@@ -171,8 +173,13 @@ def import_exported_program(
         reason = SPARSE if holds_sparse(program) else telling_line(err)
         reason = SPARSE_CONSTANT if "SparseTensorImpl" in str(err) else reason
         raise ModelError(f"the program cannot be imported: {reason}", value=name) from err
-    inputs = with_names(model.inputs, state)
-    model = replace(model, inputs=inputs, signature=signature, chosen=tuple(chosen))
+    model = replace(
+        model,
+        inputs=with_names(model.inputs, state),
+        signature=signature,
+        chosen=tuple(chosen),
+        examples=examples_of(traced, model.inputs),
+    )
     return reject_shapes(shapes, model)
 
 

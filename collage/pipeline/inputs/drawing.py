@@ -8,7 +8,8 @@ the outputs, and others are tried while that is much.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 import tvm
 from numpy.typing import NDArray
 
+from collage.backends.contract.errors import InputError, OutOfRangeError
 from collage.cost.reference import Sample, sample_of
 from collage.cost.reference.compare import CHAOS
 from collage.cost.reference.rounding import EPSILON
@@ -44,6 +46,10 @@ class Draw:
         the frequency, not like noise.
     whole : bool
         Whether integers that select nothing, masks among them, are all 1.
+    even : bool
+        Whether floats lie evenly between 0 and 1, as those do of which a model computes places.
+    examples : bool
+        Whether that is taken with which the model was traced, as far as that is known.
     begins : bool
         Whether what the model keeps is as before the first call; else that is so of what does not
         begin as zeros of floats.
@@ -57,16 +63,23 @@ class Draw:
     scale: float = 1.0
     smooth: bool = False
     whole: bool = False
+    even: bool = False
+    examples: bool = False
     begins: bool = False
 
     def __str__(self) -> str:
         kind = "photograph-like noise" if self.smooth else "noise"
+        kind = "evenly drawn from 0 to 1" if self.even else f"{kind} of deviation {self.scale:g}"
+        kind = "those that the model was traced with" if self.examples else kind
         masks = ", masks of ones" if self.whole else ""
         state = ", states as they begin" if self.begins else ""
-        return f"{kind} of deviation {self.scale:g}{masks}{state}"
+        return f"{kind}{masks}{state}"
 
 
 PLAIN = Draw()
+
+_NARROW = (Draw(even=True), Draw(examples=True), Draw(even=True, whole=True))
+"""What is tried where indices are computed from noise that lie outside of what they select from."""
 
 _QUIETER = tuple(Draw(scale) for scale in (1 / 4, 1 / 16, 1 / 64))
 _LOUDER = (Draw(4.0), Draw(1.0, smooth=True), Draw(4.0, smooth=True), Draw(16.0))
@@ -114,6 +127,8 @@ def draw_inputs(
 def _array(info: TensorInfo, bound: int | None, like: Range, seed: int, draw: Draw) -> NDArray[Any]:
     rng = np.random.default_rng(seed)
     dtype = np.dtype(info.dtype)
+    if draw.examples and like.example is not None:
+        return like.example.copy()
     begin = like.initial
     if begin is not None and (draw.begins or dtype.kind in "biu" or bool(np.any(begin))):
         return begin.copy()
@@ -121,6 +136,8 @@ def _array(info: TensorInfo, bound: int | None, like: Range, seed: int, draw: Dr
         if bound is None and draw.whole:
             return np.ones(info.shape, dtype)
         return rng.integers(0, 2 if bound is None else bound, info.shape).astype(dtype)
+    if draw.even:
+        return rng.random(info.shape).astype(dtype)
     values = rng.standard_normal(info.shape)
     if draw.smooth and len(info.shape) >= 3 and min(info.shape[-2:]) > 8:
         values = _photograph(values)
@@ -142,6 +159,61 @@ def _photograph(values: NDArray[Any]) -> NDArray[Any]:
         spectrum / np.maximum(np.sqrt(squares), lowest), axes=axes
     ).real
     return result / max(float(result.std()), 1e-12)
+
+
+def working_sample(
+    mod: tvm.IRModule,
+    inputs: Sequence[TensorInfo],
+    seed: int,
+    float32_as: str = "float32",
+    ranges: Sequence[Range] = (),
+) -> Sample:
+    """A sample on which the model can be evaluated, whatever it computes there.
+
+    Parameters
+    ----------
+    mod, inputs, seed, float32_as, ranges
+        As :func:`drawn_sample` takes them.
+
+    Returns
+    -------
+    Sample
+        Of noise, unless indices are computed from it that select nothing.
+
+    Raises
+    ------
+    MeasurementError
+        When the model cannot be evaluated.
+    InputError
+        When indices are outside of what they select from, whatever is drawn.
+    """
+    return _first(lambda draw: _on(mod, inputs, seed, draw, float32_as, ranges))[1]
+
+
+def _on(
+    mod: tvm.IRModule,
+    inputs: Sequence[TensorInfo],
+    seed: int,
+    draw: Draw,
+    float32_as: str,
+    ranges: Sequence[Range],
+) -> Sample:
+    return sample_of(mod, draw_inputs(mod, inputs, seed, draw, ranges), float32_as)
+
+
+def _first(tried: Callable[[Draw], Sample]) -> tuple[Draw, Sample, str]:
+    """The first draw on which a model can be evaluated, and what was in the way of noise."""
+    reason: OutOfRangeError | None = None
+    for draw in (PLAIN, *_NARROW):
+        try:
+            return draw, tried(draw), str(reason or "")
+        except OutOfRangeError as err:
+            reason = reason or err
+    raise InputError(
+        f"on no inputs that were drawn the model can be evaluated: {reason}; give some on which it "
+        "works, for example inputs={'x': array}",
+        value=reason,
+    ) from reason
 
 
 def drawn_sample(
@@ -175,21 +247,24 @@ def drawn_sample(
     ------
     MeasurementError
         When the model cannot be evaluated.
+    InputError
+        When indices are outside of what they select from, whatever is drawn.
     """
     begin = time.monotonic()
 
     def tried(draw: Draw) -> Sample:
-        return sample_of(mod, draw_inputs(mod, inputs, seed, draw, ranges), float32_as)
+        return _on(mod, inputs, seed, draw, float32_as, ranges)
 
-    first = best = tried(PLAIN)
-    chosen = PLAIN
+    chosen, best, reason = _first(tried)
+    first = best
     states = any(one.initial is not None for one in ranges)
     for draw in [*[Draw(begins=True)] * states, *_others(first, inputs)]:
         if _is_steady(best) or time.monotonic() - begin > _LIMIT_SEC:
             break
-        sample = tried(draw)
-        if _badness(sample) < _badness(best):
-            best, chosen = sample, draw
+        with suppress(OutOfRangeError):
+            sample = tried(draw)
+            if _badness(sample) < _badness(best):
+                best, chosen = sample, draw
     said = tuple(
         f"input '{info.name}' has mean {like.mean:.3g} and deviation {like.deviation:.3g}, as the "
         "first batch norm after it expects"
@@ -198,7 +273,7 @@ def drawn_sample(
     )
     if chosen == PLAIN:
         return best, said
-    was = problem_of(first) or "rounding alone moves the outputs by more"
+    was = reason or problem_of(first) or "rounding alone moves the outputs by more"
     return best, (
         *said,
         f"inputs are {chosen}: on {PLAIN} {was}",

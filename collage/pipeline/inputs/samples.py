@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 from numpy.typing import NDArray
 
-from collage.backends.contract.errors import InputError, last_line
+from collage.backends.contract.errors import InputError, OutOfRangeError, last_line
 from collage.cost.reference import Metric, Noise, Sample, sample_of
 from collage.cost.reference.compare import CHAOS, LARGEST_LIMIT
 from collage.pipeline.inputs.drawing import drawn_sample, problem_of
@@ -124,6 +124,9 @@ def samples_of(
     ------
     MeasurementError
         When the model cannot be evaluated.
+    InputError
+        When an index is computed from the user's that lies outside of what it selects from, or
+        from whatever is drawn.
 
     Examples
     --------
@@ -136,7 +139,10 @@ def samples_of(
     if given is None:
         sample, remarks = drawn_sample(mod, inputs, seed, float32_as, ranges)
         return Samples((sample,), remarks + _remarks(sample, "", mod, float32_as))
-    samples = tuple(sample_of(mod, one, float32_as) for one in given)
+    try:
+        samples = tuple(sample_of(mod, one, float32_as) for one in given)
+    except OutOfRangeError as err:
+        raise InputError(f"on the inputs that are given {err}", value=err.value) from err
     names = [f"sample {i}: " if len(samples) > 1 else "" for i in range(1, 1 + len(samples))]
     said = [
         _remarks(sample, name, mod, float32_as) for sample, name in zip(samples, names, strict=True)

@@ -43,6 +43,8 @@ class Range:
         Of its elements.
     initial : ndarray or None
         Of what the model keeps from call to call, what it holds before the first one.
+    example : ndarray or None
+        With what the model was traced: it works on that, which may be all zeros.
 
     Examples
     --------
@@ -53,6 +55,7 @@ class Range:
     mean: float = 0.0
     deviation: float = 1.0
     initial: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    example: NDArray[Any] | None = field(default=None, compare=False, repr=False)
 
 
 def working_ranges(mod: tvm.IRModule) -> tuple[Range, ...]:

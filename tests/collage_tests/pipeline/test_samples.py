@@ -18,6 +18,7 @@ from collage.cost.reference import evaluate
 from collage.pipeline import import_model
 from collage.pipeline.inputs.drawing import Draw, draw_inputs, drawn_sample
 from collage.pipeline.inputs.samples import digest, given_arrays, samples_of
+from collage.pipeline.inputs.working_range import Range
 from collage.tensor_info import TensorInfo
 from collage.testing import graph
 
@@ -177,3 +178,40 @@ def test_batch_norms_tell_what_inputs_are_like(mean: float, deviation: float, dt
     assert abs(found.mean - mean) < 0.1 * max(deviation, abs(mean))
     (x,) = imported.random_inputs(0)
     assert abs(float(x.astype(np.float64).mean()) - found.mean) < 0.1 * deviation
+
+
+def selecting(high: float, low: float = 0.0) -> Callable[[Emit, relax.Expr], relax.Expr]:
+    """What stands where a product says, with inputs between low and high in a table of four."""
+    table = relax.const(np.arange(12, dtype=np.float32).reshape(4, 3))
+
+    def build(emit: Emit, x: relax.Expr) -> relax.Expr:
+        step = emit(op.subtract(x, relax.const(np.float32(low))))
+        step = emit(op.multiply(step, relax.const(np.float32(4 / (high - low)))))
+        return op.gather_elements(table, emit(op.astype(step, "int64")), axis=0)
+
+    return build
+
+
+def test_where_noise_selects_nothing_inputs_lie_between_0_and_1() -> None:
+    mod = graph([(64, 3)], selecting(1.0))
+    info = [TensorInfo((64, 3), "float32", "x0")]
+    found = samples_of(mod, info, None, 0)
+    (sample,), remarks = found.samples, found.remarks
+    places = (sample.inputs[0] * 4).astype("int64")
+    assert places.min() == 0 and places.max() == 3
+    want = np.take_along_axis(np.arange(12, dtype=np.float32).reshape(4, 3), places, 0)
+    assert np.array_equal(sample.expected[0], want)
+    assert "evenly drawn from 0 to 1" in remarks[0] and "gather_elements" in remarks[0]
+
+
+def test_where_no_draw_selects_anything_inputs_are_asked_for() -> None:
+    mod = graph([(8, 3)], selecting(1010.0, low=1000.0))
+    info = [TensorInfo((8, 3), "float32", "x0")]
+    with pytest.raises(InputError, match=r"gather_elements .*out of bounds.* inputs="):
+        samples_of(mod, info, None, 0)
+    example = np.full((8, 3), 1003.0, np.float32)
+    found = samples_of(mod, info, None, 0, ranges=[Range(example=example)])
+    assert np.array_equal(found.samples[0].inputs[0], example)
+    assert "traced with" in found.remarks[0]
+    with pytest.raises(InputError, match=r"that are given .*gather_elements"):
+        samples_of(mod, info, [[np.zeros((8, 3), np.float32)]], 0)

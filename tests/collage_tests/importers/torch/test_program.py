@@ -15,6 +15,8 @@ from collage.backends.devices import CPU
 from collage.cost.reference import evaluate, largest_error
 from collage.importers import load_model
 from collage.normalize import normalize
+from collage.pipeline.imported import prepare
+from collage.pipeline.inputs.samples import samples_of
 from collage.pipeline.shapes.bucketed import import_buckets
 from collage.pipeline.shapes.buckets import buckets_of
 from tests.collage_tests.importers.torch.torch_programs import (
@@ -259,3 +261,24 @@ def test_numbers_are_not_rounded_to_half_precision() -> None:
     # One rounding in place of seventeen.
     error = np.abs(found.astype("float64") - expected).mean()
     assert error < 0.5 * np.abs(eager - expected).mean()
+
+
+def test_what_a_program_was_traced_with_is_known(tmp_path: Path) -> None:
+    """Where the data are places of their own, no other inputs are known to select what there is."""
+
+    class Rows(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, rows: Any, given: dict[str, Any]) -> Any:
+            return given["table"].gather(0, (rows - 1000).long())
+
+    table, rows = torch.randn(5, 4), torch.full((3, 4), 1002.0)
+    program = torch.export.export(Rows(), (rows, {"table": table}))
+    path = tmp_path / "rows.pt2"
+    torch.export.save(program, path)
+    for source in (program, path):
+        loaded = load_model(source)
+        assert [x.shape for x in loaded.examples if x is not None] == [(3, 4), (5, 4)]
+        found = prepare(loaded, CPU)
+        (sample,) = samples_of(found.mod, found.inputs, None, 0, ranges=found.ranges).samples
+        np.testing.assert_array_equal(sample.inputs[0], rows.numpy())
+        want = Rows()(rows, {"table": torch.from_numpy(sample.inputs[1])})
+        np.testing.assert_allclose(sample.expected[0], want.numpy(), rtol=1e-6)
