@@ -9,6 +9,7 @@ import torch
 from torch._decomp import decomposition_table
 from torch.export.graph_signature import OutputKind, TensorArgument
 
+from collage.importers.torch.exporting.layer_shapes import shapes_of_layers
 from collage.importers.torch.operators import decompositions
 from collage.importers.torch.operators.complex.converters import has_complex
 from collage.importers.torch.operators.complex.functions import complex_functions, of_complex
@@ -90,7 +91,7 @@ def taken_apart(
             table[target] = of_complex(function, table.get(target))
     kinds = _kinds_of_outputs(program)
     for _ in range(_ROUNDS):
-        with warnings.catch_warnings(), as_if_dense(program):
+        with warnings.catch_warnings(), as_if_dense(program), shapes_of_layers():
             # PyTorch 2.13 warns of itself as it copies a program.
             warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
             program = program.run_decompositions(table)

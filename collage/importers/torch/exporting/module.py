@@ -234,11 +234,14 @@ def _exported(
 ) -> Any:
     import torch
 
+    from collage.importers.torch.exporting.layer_shapes import shapes_of_layers
+
     # What bodies of control flow were traced with before must not open their dimensions.
     fixed = torch._dynamo.config.patch(automatic_dynamic_shapes=False)
     watching = watched(module, args, kwargs, strict=strict)
+    changes = (as_run_at_once(), shapes_of_layers())
     with ExitStack() as stack:
-        for each in (_evaluating(module), torch.no_grad(), _quietly(), fixed, as_run_at_once()):
+        for each in (_evaluating(module), torch.no_grad(), _quietly(), fixed, *changes):
             stack.enter_context(each)
         programs = stack.enter_context(watching)
         program = torch.export.export(
