@@ -11,6 +11,7 @@ from torch.utils import _pytree
 
 from collage.backends.contract.errors import ShapeError, telling_line
 from collage.importers._base import Shapes, extents_by_name, show
+from collage.importers.torch.exporting.layer_shapes import shapes_of_layers
 
 
 def with_shapes(
@@ -59,7 +60,8 @@ def with_shapes(
             inputs.append(spec.value if isinstance(spec, ConstantArgument) else None)
     args, kwargs = _pytree.tree_unflatten(inputs, program.call_spec.in_spec)
     try:
-        return torch.export.export(program.module(), args, kwargs), of_inputs
+        with shapes_of_layers():
+            return torch.export.export(program.module(), args, kwargs), of_inputs
     except Exception as err:  # guards fail as assertions, and torch raises errors of its own
         raise ShapeError(
             f"the program does not take these shapes: {telling_line(err)}", value=dict(sizes)

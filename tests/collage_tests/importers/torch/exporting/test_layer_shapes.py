@@ -58,3 +58,22 @@ def test_steps_by_the_ten_thousand_are_not_gone_through(name: str) -> None:
     with torch.no_grad():
         want = layer(x)[0].numpy()
     np.testing.assert_allclose(found[0], want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "relu"])
+@pytest.mark.parametrize("both", [False, True])
+def test_how_many_steps_there_are_may_stay_open(name: str, both: bool) -> None:
+    from collage.importers.torch import export_module
+
+    torch.manual_seed(4)
+    layer = LAYERS[name](num_layers=2, bidirectional=both, batch_first=True).eval()
+    steps = torch.export.Dim("steps", min=2, max=500)
+    exported = export_module(layer, torch.randn(2, 9, 4), ({1: steps},))
+    for count in (3, 40):
+        x = torch.randn(2, count, 4)
+        found = evaluate(
+            normalize(load_model(exported, shapes={"input": x.shape}).mod), [x.numpy()]
+        )
+        with torch.no_grad():
+            want = layer(x)[0].numpy()
+        np.testing.assert_allclose(found[0], want, rtol=1e-4, atol=1e-5)
