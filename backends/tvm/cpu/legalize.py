@@ -29,6 +29,7 @@ from collage.backends.tvm.cpu.images.pads import legalize_pad
 from collage.backends.tvm.cpu.images.pools import legalize_pool
 from collage.backends.tvm.cpu.images.resize import legalize_resize
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
+from collage.backends.tvm.cpu.orders import orders
 from collage.backends.tvm.cpu.recurrent import legalize_recurrent
 from collage.backends.tvm.cpu.scans import legalize_scan
 from collage.backends.tvm.cpu.scatter import legalize_scatter_nd
@@ -101,6 +102,7 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         "relax.nn.pad": legalize_pad,
         "relax.image.resize2d": resize,
         "relax.scatter_nd": scatter,
+        **orders(machine),
         "relax.cumsum": scan,
         "relax.cumprod": scan,
         "relax.concat": legalize_concat,

@@ -191,11 +191,13 @@ def _mode(
     if not x.dim():
         return x.clone(), torch.zeros([], dtype=torch.int64)
     moved = x.movedim(dim, -1)
-    same = moved.unsqueeze(-1) == moved.unsqueeze(-2)
-    times = same.sum(-1)
-    most = times == times.amax(-1, keepdim=True)
-    ordered, places = torch.sort(moved, -1)
-    first = most.gather(-1, places).to(torch.int64).argmax(-1, keepdim=True)
+    ordered, _ = torch.sort(moved, -1)
+    # Runs of equal values by number, and how long each is; the first of the longest is wanted.
+    fresh = ordered[..., 1:] != ordered[..., :-1]
+    run = torch.nn.functional.pad(fresh.to(torch.int64).cumsum(-1), (1, 0))
+    times = torch.zeros_like(run).scatter_add(-1, run, torch.ones_like(run))
+    longest = times.argmax(-1, keepdim=True)
+    first = (run == longest).to(torch.int64).argmax(-1, keepdim=True)
     found = ordered.gather(-1, first)
     numbers = torch.arange(moved.shape[-1])
     place = torch.where(moved == found, numbers, -1).amax(-1, keepdim=True)
