@@ -25,8 +25,8 @@ from collage.backends.tvm.cpu.schedules import Machine
 _SHORT = 64
 _BITS, _DIGITS = 8, 4
 _BUCKETS = 1 << _BITS
-_FEW = 8
-"""TVM's kernel is faster where fewer than one in so many of a long row are wanted."""
+_VERY_SHORT, _FEW = 16, 8
+"""TVM's kernel is faster where no more than one in so many of a longer row are wanted."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def orders(machine: Machine) -> dict[str, Legalization]:
     def topk(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         extent, attrs = _extent(call), call.attrs
         k = int(attrs.k)
-        if extent is None or not 1 <= k <= extent or (extent > _SHORT and k * _FEW < extent):
+        if extent is None or not 1 <= k <= extent or (extent > _VERY_SHORT and k * _FEW <= extent):
             return EXACT["relax.topk"](builder, call)
         results = call.ty.fields if isinstance(call.ty, relax.TupleType) else [call.ty]
         rows = _rows(call, k, bool(attrs.largest))
@@ -191,9 +191,13 @@ def _by_ranks(rows: _Rows, row: Any, key: _Key, put: _Put) -> None:
     with T.serial(0, extent) as i, T.seq_scope():
         keys[i] = key(row, i)
         ranks[i] = tirx.const(0, "int32")
-    with T.serial(0, extent) as other, T.serial(0, extent) as i:
-        before = tirx.any(keys[other] < keys[i], tirx.all(keys[other] == keys[i], other < i))
-        ranks[i] = ranks[i] + tirx.Select(before, tirx.const(1, "int32"), tirx.const(0, "int32"))
+    one, zero = tirx.const(1, "int32"), tirx.const(0, "int32")
+    with T.serial(0, extent) as other, T.seq_scope():
+        # Of equal ones those behind it have it before them.
+        with T.serial(0, other) as i:
+            ranks[i] = ranks[i] + tirx.Select(keys[other] < keys[i], one, zero)
+        with T.serial(other + 1, extent) as i:
+            ranks[i] = ranks[i] + tirx.Select(keys[other] <= keys[i], one, zero)
     with T.serial(0, extent) as i:
         if rows.wanted == extent:
             put(row, ranks[i], i)
