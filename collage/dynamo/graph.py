@@ -123,6 +123,7 @@ class Graph:
         self._functional = functional
         self._weights = tuple(weights)
         self._options = options
+        self._complex = _complex_results(functional)
         self._folder = OwnFolder(scratch_parent())
         self._compiled: OrderedDict[tuple[Any, ...], _Compiled] = OrderedDict()
         self._made = 0
@@ -136,11 +137,16 @@ class Graph:
         given = [arg for place, arg in enumerate(args) if place not in places]
         compiled = self._for(_Call(self._functional, tuple(places), weights, given))
         main = compiled.bundle[compiled.bundle.main]
-        tensors = [arg for arg in given if isinstance(arg, torch.Tensor)]
+        tensors = [_parts(arg) for arg in given if isinstance(arg, torch.Tensor)]
         assert main.entry.signature is not None, "exported programs have one"
         # PyTorch's, where no input says so either.
         found: Sequence[Any] = main.entry.signature.returned(as_torch(main.results(tensors)))
-        return found
+        if not self._complex:
+            return found
+        return [
+            torch.view_as_complex(result) if place in self._complex else result
+            for place, result in enumerate(found)
+        ]
 
     def _for(self, call: _Call) -> _Compiled:
         found = self._kept(call)
@@ -178,7 +184,7 @@ class Graph:
 
     def _compile(self, call: _Call) -> _Compiled:
         device = call.device()
-        program = _exported(_Closed(call))
+        program = _exported(_Closed(call, self._complex))
         keywords = self._options.for_optimize(device)
         if keywords["log"] is None:
             # What other weights or shapes share is measured once.
@@ -193,11 +199,16 @@ class Graph:
 
 
 class _Closed(torch.nn.Module):
-    """The graph with a call's weights and plain numbers in it, and only tensors to give."""
+    """The graph with a call's weights and plain numbers in it, and only tensors to give.
 
-    def __init__(self, call: _Call) -> None:
+    Bundles take and give no complex numbers: where PyTorch hands some over, between two graphs or
+    to the program, they are pairs of their parts, which is the same memory.
+    """
+
+    def __init__(self, call: _Call, complex_results: frozenset[int]) -> None:
         super().__init__()
         self.functional = call.functional
+        self._complex_results = complex_results
         self._places = call.places
         for place, weight in zip(call.places, call.weights, strict=True):
             self.register_buffer(f"weight_{place}", weight.detach())
@@ -205,7 +216,7 @@ class _Closed(torch.nn.Module):
 
     def example(self) -> tuple[torch.Tensor, ...]:
         """The tensors of the call."""
-        return tuple(_plain(arg) for arg in self._given if isinstance(arg, torch.Tensor))
+        return tuple(_parts(_plain(arg)) for arg in self._given if isinstance(arg, torch.Tensor))
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         rest, left = iter(self._given), iter(tensors)
@@ -215,8 +226,14 @@ class _Closed(torch.nn.Module):
                 args.append(getattr(self, f"weight_{place}"))
             else:
                 value = next(rest)
-                args.append(next(left) if isinstance(value, torch.Tensor) else value)
-        return self.functional(*args)
+                args.append(_whole(next(left), value) if isinstance(value, torch.Tensor) else value)
+        results = self.functional(*args)
+        if not self._complex_results:
+            return results
+        return tuple(
+            _parts(result) if place in self._complex_results else result
+            for place, result in enumerate(results)
+        )
 
 
 def _exported(closed: _Closed) -> torch.export.ExportedProgram:
@@ -244,6 +261,26 @@ def _without(wishes: Mapping[str, Any], pattern: object) -> dict[str, Any]:
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """One that can be traced: of inference mode it must not be."""
     return tensor.clone() if tensor.is_inference() else tensor.detach()
+
+
+def _parts(tensor: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs of real ones, and others as they are."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _whole(parts: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_complex(parts) if like.is_complex() else parts
+
+
+def _complex_results(functional: fx.GraphModule) -> frozenset[int]:
+    """Which of a graph's results are complex."""
+    (results,) = functional.graph.output_node().args
+    values = [result.meta.get("val") if isinstance(result, fx.Node) else None for result in results]
+    return frozenset(
+        place
+        for place, value in enumerate(values)
+        if isinstance(value, torch.Tensor) and value.is_complex()
+    )
 
 
 def _kind(arg: Any) -> Any:
