@@ -13,6 +13,7 @@ import hashlib
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,9 @@ NO_DEVICE = 3
 """The planner's exit status where there is no GPU of the wanted architecture."""
 
 TIMEOUT_SEC = 600
+
+PLANNERS = 6
+"""Most processes that plan at the same time."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,8 @@ class _Planning(TuningStage[Graph, Plan]):
             )
             output = Path(scratch, "plans")
             output.mkdir()
-            if not run_planner(planner, output, self._capability, self._options):
+            asked = len(questions)
+            if not run_planner(planner, output, self._capability, self._options, asked):
                 return {}
             return self._read_plans(questions, output, failed)
 
@@ -251,7 +256,7 @@ def link_planner(
 
 
 def run_planner(
-    planner: Path, output: Path, compute_capability: int, options: CudnnOptions
+    planner: Path, output: Path, compute_capability: int, options: CudnnOptions, count: int
 ) -> bool:
     """Run the planner; False when there is no GPU of that architecture.
 
@@ -265,6 +270,9 @@ def run_planner(
         Of the architecture that plans are for.
     options : CudnnOptions
         Whether plans are timed.
+    count : int
+        Graphs that the program has. Where nothing is timed several processes share them: an engine
+        that is compiled when it is planned takes seconds.
 
     Returns
     -------
@@ -277,24 +285,32 @@ def run_planner(
     CodegenError
         When it fails or does not end.
     """
-    measured = "1" if options.algorithm == "measured" else "0"
-    command = [str(planner), str(output), str(compute_capability), measured]
+    measured = options.algorithm == "measured"
+    shares = 1 if measured else max(1, min(count, PLANNERS))
+    command = [str(planner), str(output), str(compute_capability), "1" if measured else "0"]
+    # What is timed must have the device for itself.
+    with (
+        exclusive(CUDA) if measured else nullcontext(),
+        ThreadPoolExecutor(shares, thread_name_prefix="collage-cudnn") as pool,
+    ):
+        each = [(*command, str(first), str(shares)) for first in range(shares)]
+        return all(list(pool.map(_run_share, each)))
+
+
+def _run_share(command: Sequence[str]) -> bool:
+    """Plan some of the graphs; False when there is no GPU of that architecture."""
     try:
-        # What is timed must have the device for itself.
-        with exclusive(CUDA) if options.algorithm == "measured" else nullcontext():
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SEC
-            )
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SEC
+        )
     except subprocess.TimeoutExpired as err:
         raise CodegenError(
             f"building cuDNN plans took more than {TIMEOUT_SEC} s", value=TIMEOUT_SEC
         ) from err
-    if done.returncode == NO_DEVICE:
-        return False
-    if done.returncode != 0:
+    if done.returncode not in (0, NO_DEVICE):
         raise CodegenError(
             f"building cuDNN plans failed with exit status {done.returncode}: "
             f"{done.stderr.strip()[-400:]}",
             value=done.stderr,
         )
-    return True
+    return done.returncode == 0

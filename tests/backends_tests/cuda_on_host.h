@@ -179,6 +179,11 @@ T __shfl_up_sync(unsigned, T value, unsigned delta, int width = 32) {
   return cuda_on_host::exchange(value, lane % width >= static_cast<int>(delta) ? source : lane);
 }
 
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return cuda_on_host::exchange(value, cuda_on_host::lane() ^ mask);
+}
+
 // One thread runs at a time.
 template <typename T>
 T atomicAdd(T* address, T value) {

@@ -1,8 +1,8 @@
 /* Builds the plans of a module's graphs on this machine's GPU, at compile time.
  *
- *     planner FOLDER ARCH MEASURED
+ *     planner FOLDER ARCH MEASURED FIRST STEP
  *
- * writes, for graph n, FOLDER/n.plan and FOLDER/n.txt (the workspace's bytes and the engines), or
+ * writes, for each STEP-th graph n from FIRST on, FOLDER/n.plan and FOLDER/n.txt (the workspace's bytes and the engines), or
  * FOLDER/n.error. Exit status 3: there is no GPU of this architecture, and nothing was written.
  */
 #include <cuda_runtime.h>
@@ -37,10 +37,11 @@ void write(const std::string& path, const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+  if (argc != 6) return 2;
   const std::string folder = argv[1];
   const int wanted = std::atoi(argv[2]);
   const bool measured = std::string(argv[3]) == "1";
+  const int first = std::atoi(argv[4]), step = std::atoi(argv[5]);
   int count = 0;
   cudaDeviceProp properties{};
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0 ||
@@ -51,7 +52,7 @@ int main(int argc, char** argv) {
   }
   try {
     const cudnnHandle_t handle = collage_cudnn::create_handle();
-    for (int n = 0; n < collage_cudnn_num_graphs; ++n) {
+    for (int n = first; n < collage_cudnn_num_graphs; n += step) {
       const std::string stem = folder + "/" + std::to_string(n);
       try {
         const auto program = collage_cudnn::build(handle, *collage_cudnn_graphs[n], measured);

@@ -11,6 +11,8 @@
 
 #include <map>
 
+#include "hopper/elements.h"
+
 #define __expf expf
 #define __fdividef(a, b) ((a) / (b))
 #define __grid_constant__
@@ -60,7 +62,7 @@ template <class Parameters>
 cudaError_t launch(const cudaLaunchConfig_t* config, void (*kernel)(Parameters),
                    const Parameters& parameters) {
   gridDim = config->gridDim;
-  const int blocks[] = {int(gridDim.x), 1, 1};
+  const int blocks[] = {int(gridDim.x), int(gridDim.y), int(gridDim.z)};
   const int threads[] = {int(config->blockDim.x), 1, 1};
   cuda_on_host::launch(blocks, threads, [&] { kernel(parameters); });
   return cudaSuccess;
@@ -83,6 +85,12 @@ inline uint16_t& swizzled(uint32_t address) {
 }
 
 inline int first_lanes(int value) { return value; }
+inline void await_turn(int) {}
+inline void give_turn(int) {}
+template <int kRegisters>
+void keep_registers() {}
+template <int kRegisters>
+void take_registers() {}
 inline void init_barrier(uint32_t barrier, int arrivals) {
   hopper_on_host::barriers[barrier] = {arrivals, arrivals, 0, 0};
 }
@@ -106,19 +114,25 @@ inline void begin_products() {}
 inline void commit_products() {}
 template <int kPending>
 void wait_for_products() {}
+template <int kNumbers>
+void settle(float (&)[kNumbers]) {}
+inline float power_of_two(float x) { return std::exp2(x); }
 
 inline void put(uint32_t to, uint32_t barrier, uint16_t value) {
   swizzled(to) = value;
   hopper_on_host::barriers.at(barrier).bytes -= 2;
 }
 
-inline void load(uint32_t to, const CUtensorMap& of, uint32_t barrier, int x, int y, int z) {
+inline void load(uint32_t to, const CUtensorMap& of, uint32_t barrier, int x, int y, int z,
+                 int w = 0) {
   const auto map = hopper_on_host::map_of(of);
   for (int row = 0; row < map.box_y * map.box_z; ++row) {
     const int64_t at_y = y + row % map.box_y, at_z = z + row / map.box_y;
     for (int i = 0; i < 64; ++i) {
-      const bool inside = x + i < map.extents[0] && at_y < map.extents[1] && at_z < map.extents[2];
-      const int64_t place = x + i + at_y * map.strides[0] + at_z * map.strides[1];
+      const bool inside = x + i < map.extents[0] && at_y < map.extents[1] &&
+                          at_z < map.extents[2] && w < map.extents[3];
+      const int64_t place =
+          x + i + at_y * map.strides[0] + at_z * map.strides[1] + w * map.strides[2];
       put(to + row * 128 + i * 2, barrier, inside ? map.data[place] : 0);
     }
   }
@@ -181,14 +195,40 @@ struct HostMultiply {
   }
 };
 
-template <class Element>
-cudaError_t describe(CUtensorMap* to, const void* data, const int64_t (&extents)[3],
-                     const int64_t (&strides)[2], int box_y, int box_z = 1) {
-  hopper_on_host::Map map = {static_cast<const uint16_t*>(data),
-                             {int(extents[0]), int(extents[1]), int(extents[2]), 1},
-                             box_y,
-                             box_z,
-                             {strides[0], strides[1], 0}};
+// The same with the left operand in registers: a thread has pairs of two rows, at k and at k + 8.
+template <class Element, int kColumns>
+struct HostKeptMultiply {
+  static void run(float (&d)[kColumns / 2], const uint32_t* a, uint64_t b, int add) {
+    const int lane = threadIdx.x % 32;
+    float rows[2][16];
+    for (int i = 0; i < 4; ++i) {
+      // Four neighbours share a row.
+      for (int other = 0; other < 4; ++other) {
+        const uint32_t bits = __shfl_sync(~0u, a[i], lane / 4 * 4 + other);
+        unpack<Element>(bits, rows[i % 2] + i / 2 * 8 + other * 2);
+      }
+    }
+    for (int i = 0; i < kColumns / 2; ++i) {
+      const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+      float sum = add ? d[i] : 0.0f;
+      for (int k = 0; k < 16; ++k) {
+        sum += rows[i / 2 % 2][k] * element_of<Element, false>(b, column, k);
+      }
+      d[i] = sum;
+    }
+  }
+};
+
+template <class Element, int kAxes>
+cudaError_t describe(CUtensorMap* to, const void* data, const int64_t (&extents)[kAxes],
+                     const int64_t (&strides)[kAxes - 1], int box_y, int box_z = 1) {
+  constexpr bool kFour = kAxes == 4;
+  hopper_on_host::Map map = {
+      static_cast<const uint16_t*>(data),
+      {int(extents[0]), int(extents[1]), int(extents[2]), kFour ? int(extents[kAxes - 1]) : 1},
+      box_y,
+      box_z,
+      {strides[0], strides[1], kFour ? strides[kAxes - 2] : 0}};
   std::memcpy(to, &map, sizeof map);
   return cudaSuccess;
 }

@@ -84,7 +84,7 @@ def test_the_scale_is_that_of_the_head_unless_given() -> None:
             {"window_size": 3, "causal_mask": "TopLeft"},
         ),
         ("float64", (1, 2, 8, 8, 32), "float64", {}),
-        ("of 8 is needed", (1, 2, 8, 12, 32), "float16", {"bias": (1, 2, 8, 12)}),
+        ("of 4 is needed", (1, 2, 8, 6, 32), "float32", {"bias": (1, 2, 8, 6)}),
         ("70000 heads", (1, 70000, 1, 1, 4), "float16", {}),
     ],
 )
@@ -131,60 +131,74 @@ def test_scores_that_someone_else_reads_are_not_swallowed() -> None:
     assert {partition.spec.operator for partition in taken} == {"matmul"}
 
 
+def offered(
+    extents: tuple[int, ...],
+    options: CutlassOptions | None = None,
+    dtype: str = "float16",
+    **attrs: Any,
+) -> list[AttentionConfiguration]:
+    name = "cutlass.attention_bias" if "bias" in attrs else "cutlass.attention"
+    options = options or CutlassOptions()
+    case = CudaCase("a", "cutlass", name, attention(extents, dtype, **attrs))
+    made = AttentionFamily().configurations(read_case(case).spec, options, "sm_90a")
+    found = [
+        configuration for configuration in made if isinstance(configuration, AttentionConfiguration)
+    ]
+    assert len(found) == len(made) and len(set(found)) == len(found)
+    assert all(configuration.max_dim >= extents[4] for configuration in found)
+    return found
+
+
 def test_blocks_follow_the_head_and_the_number_of_queries() -> None:
-    family = AttentionFamily()
+    older = CutlassOptions(sm=80)
+    first = offered((1, 2, 128, 128, 64), older)[0]
+    assert (first.kind, first.queries, first.keys) == ("sm80", 64, 64)
+    assert offered((1, 2, 128, 128, 96), older)[0].keys == 128
+    assert offered((1, 2, 1, 128, 64), older)[0].queries == 32
+    assert offered((1, 2, 64, 64, 256), older)[0].max_dim > 256
+    assert offered((1, 2, 64, 64, 64), older)[0].aligned
+    assert not offered((1, 2, 64, 64, 36), older)[0].aligned
+    assert offered((1, 2, 64, 64, 36), older, "float32")[0].aligned
 
-    def first(extents: tuple[int, ...], dtype: str = "float16") -> AttentionConfiguration:
-        case = CudaCase("a", "cutlass", "cutlass.attention", attention(extents, dtype))
-        spec = read_case(case).spec
-        offered = family.configurations(spec, CutlassOptions(), "sm_90a")
-        for made in offered:
-            assert isinstance(made, AttentionConfiguration)
-            assert made.max_dim >= max(spec.sizes[4:6])
-        assert isinstance(offered[0], AttentionConfiguration)
-        return offered[0]
 
-    assert (first((1, 2, 128, 128, 64)).queries, first((1, 2, 128, 128, 64)).keys) == (64, 64)
-    assert first((1, 2, 128, 128, 96)).keys == 128
-    assert first((1, 2, 1, 128, 64)).queries == 32
-    assert first((1, 2, 64, 64, 256)).max_dim > 256
-    assert first((1, 2, 64, 64, 64)).aligned and not first((1, 2, 64, 64, 36)).aligned
-    assert first((1, 2, 64, 64, 36), "float32").aligned
+def test_hoppers_blocks_waste_little() -> None:
+    def blocks(extents: tuple[int, ...], **attrs: Any) -> list[tuple[int, int]]:
+        found = offered(extents, **attrs)
+        assert {(c.kind, c.is_quick) for c in found} == {("sm90", True)}
+        return [(c.queries, c.keys) for c in found]
+
+    assert blocks((1, 2, 128, 128, 64)) == [(64, 128), (64, 64), (128, 128)]
+    # All of 77 keys, and of 257 keys a half, with less than 16 more.
+    assert (64, 80) in blocks((1, 2, 128, 77, 64)) and (64, 144) in blocks((1, 2, 257, 257, 64))
+    assert (192, 128) in blocks((1, 2, 1024, 1024, 64))
+    assert (192, 128) not in blocks((1, 2, 1024, 1024, 64), bias=(1, 1, 1, 1024))
+    assert {queries for queries, _ in blocks((1, 2, 1, 512, 128))} == {64}
+    assert blocks((1, 2, 512, 512, 200)) == [(128, 64)]
+    assert blocks((1, 2, 64, 49, 32), bias=(1, 2, 64, 49)) == [(64, 64)]
 
 
 @pytest.mark.parametrize(
-    ("offered", "extents", "attrs"),
+    ("kind", "extents", "dtype", "attrs"),
     [
-        (True, (1, 2, 512, 512, 64), {}),
-        (True, (1, 2, 128, 197, 128), {}),
-        (True, (1, 2, 256, 256, 40), {"causal_mask": "TopLeft"}),
-        (False, (1, 2, 256, 512, 64), {"causal_mask": "TopLeft"}),
-        (False, (1, 2, 512, 64, 64), {}),
-        (False, (1, 2, 197, 197, 64), {}),
-        (False, (1, 2, 512, 512, 60), {}),
-        (False, (1, 2, 512, 512, 160), {}),
-        (False, (1, 2, 512, 512, 64), {"bias": (1, 2, 512, 512)}),
+        ("sm90", (1, 2, 256, 512, 40), "bfloat16", {"causal_mask": "TopLeft"}),
+        ("sm90", (6, 3, 49, 49, 32), "float16", {"bias": (1, 3, 49, 49)}),
+        ("sm90", (1, 2, 1, 7, 8), "float16", {}),
+        ("sm80", (1, 2, 512, 512, 60), "float16", {}),
+        ("sm80", (1, 2, 512, 512, 64), "float32", {}),
     ],
 )
 def test_hoppers_kernel_is_offered_where_it_fits(
-    offered: bool, extents: tuple[int, ...], attrs: dict[str, Any]
+    kind: str, extents: tuple[int, ...], dtype: str, attrs: dict[str, Any]
 ) -> None:
-    family = AttentionFamily()
-    name = "cutlass.attention_bias" if "bias" in attrs else "cutlass.attention"
-    spec = read_case(CudaCase("a", "cutlass", name, attention(extents, "float16", **attrs))).spec
-    made = [
-        c
-        for c in family.configurations(spec, CutlassOptions(), "sm_90a")
-        if isinstance(c, AttentionConfiguration)
-    ]
-    newer = [c for c in made if c.kind == "sm90"]
-    assert bool(newer) == offered
-    for configuration in newer:
-        assert configuration.max_dim >= extents[-1]
-        assert configuration.causal == ("causal_mask" in attrs)
-        assert (made[0] == configuration) == (extents[2] >= 512)
-    older = family.configurations(spec, CutlassOptions(sm=80), "sm_90a")
-    assert {c.kind for c in older} == {"sm80"}
+    assert {c.kind for c in offered(extents, None, dtype, **attrs)} == {kind}
+
+
+def test_only_hoppers_kernel_takes_a_bias_of_any_length_and_long_heads_by_head() -> None:
+    windows = attention((6, 3, 49, 49, 32), "float16", bias=(1, 3, 49, 49))
+    long_heads = chain((1, 2, 72, 90, 160), "float16")
+    for pattern, module in (("attention_bias", windows), ("attention_chain", long_heads)):
+        assert refusal(pattern, module) == ""
+        assert refusal(pattern, module, {"sm": 80}) != ""
 
 
 def test_equal_kernels_have_equal_text() -> None:
@@ -193,7 +207,7 @@ def test_equal_kernels_have_equal_text() -> None:
         read_case(CudaCase("a", "cutlass", "cutlass.attention", module)).spec
         for module in (
             attention((1, 2, 128, 128, 64), "float16"),
-            attention((3, 12, 77, 50, 48), "float16", scale=0.5, causal_mask="TopLeft"),
+            attention((3, 12, 77, 100, 48), "float16", scale=0.5, causal_mask="TopLeft"),
         )
     ]
     one, other = (family.render(s, family.configurations(s, options, "sm_90a")[0]) for s in specs)

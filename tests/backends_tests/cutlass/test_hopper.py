@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from benchmarks.gpu.cases.compiling import ARCH
 from collage.backends.contract import BuildContext
@@ -23,35 +21,23 @@ from collage.backends.cutlass.families.gemm.family import family, spec_of
 from collage.backends.cutlass.families.gemm.patterns import Form
 from collage.backends.cutlass.families.gemm.problem import Operand, plan
 from collage.backends.cutlass.families.gemm.render import ACTIVATION_CODES, RESIDUAL_CODES
-from collage.backends.cutlass.library import TEMPLATES
 from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.cutlass.unit import Unit
-from collage.backends.toolchain.cuda_toolkit import find_toolkit
 from collage.config import Config
+from tests.backends_tests.cutlass.hopper_library import (
+    Array,
+    compile_for_host,
+    drawn,
+    integers,
+    pointers,
+)
 
 pytestmark = [pytest.mark.cuda, pytest.mark.timeout(900)]
-
-SOURCE = Path(__file__).with_name("cutlass_hopper.cc")
-Array = NDArray[Any]
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    output = tmp_path_factory.mktemp("hopper") / "hopper.so"
-    toolkit = find_toolkit().include
-    folders = (SOURCE.parent, SOURCE.parents[1], TEMPLATES, toolkit, toolkit / "cccl")
-    command = ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC"]
-    command += [f"-I{folder}" for folder in folders]
-    subprocess.run([*command, "-o", str(output), str(SOURCE)], check=True)
-    return ctypes.CDLL(str(output))
-
-
-def pointers(arrays: list[Array]) -> Any:
-    return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
-
-
-def integers(values: list[int]) -> Any:
-    return (ctypes.c_int64 * len(values))(*values)
+    return compile_for_host("cutlass_hopper.cc", tmp_path_factory.mktemp("hopper"))
 
 
 def finished(sums: Array, bias: Array | None, other: Array | None, residual: str) -> Array:
@@ -62,10 +48,6 @@ def finished(sums: Array, bias: Array | None, other: Array | None, residual: str
     if other is not None:
         sums = sums + other if residual == "add" else sums * other
     return sums
-
-
-def drawn(rng: np.random.Generator, *shape: int) -> Array:
-    return (rng.standard_normal(shape) / 2).astype(np.float16)
 
 
 @pytest.mark.parametrize(

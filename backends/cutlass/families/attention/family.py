@@ -1,4 +1,4 @@
-"""Fused attention: CUTLASS's example kernel, as the ``nvidia-cutlass`` wheel has it."""
+"""Fused attention: Hopper's kernel, and CUTLASS's example of the ``nvidia-cutlass`` wheel."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from collage.backends.cutlass.families.attention.problem import (
     AttentionProblem,
     read_attention,
     read_joined,
+    takes_bulk_copies,
 )
 from collage.backends.cutlass.families.gemm.render import ELEMENTS
 from collage.backends.cutlass.library import TEMPLATES
@@ -38,10 +39,6 @@ from collage.backends.relax.partitions.composites import Composite, compiling
 from collage.backends.relax.tensor_spec import TensorSpec
 from collage.backends.toolchain.source_templates import source_templates
 
-_HOPPER_TILE = 128
-"""Queries of a tile of Hopper's kernel."""
-_LONG = 512
-"""From so many queries on, Hopper's kernel is the best guess."""
 _UNBOUNDED_DIM = 65536
 """``max_dim`` of the kernel that keeps its sums in memory."""
 
@@ -50,25 +47,26 @@ _UNBOUNDED_DIM = 65536
 class AttentionConfiguration(Configuration):
     """A block of the score matrix per thread block.
 
-    ``kind`` is ``sm80``, or ``sm90`` for Hopper's warp-specialized kernel.
+    ``kind`` is ``sm90`` (Hopper's bulk copies and products) or ``sm80`` (CUTLASS's example).
 
     Attributes
     ----------
     queries, keys : int
         Extents of the block; an ``sm80`` kernel has 1024 scores per warp.
     max_dim : int
-        Longest head that fits; with at most ``keys`` elements a head's sums stay in registers.
+        Longest head that fits; an ``sm80`` kernel keeps sums in registers where it is ``keys``.
     aligned : bool
         Operands are fetched in accesses of 16 bytes instead of four elements.
-    causal : bool
-        Whether the kernel masks what comes later; an ``sm80`` kernel is told at run time.
     """
 
     queries: int
     keys: int
     max_dim: int
     aligned: bool
-    causal: bool = False
+
+    @property
+    def is_quick(self) -> bool:
+        return self.kind == "sm90"
 
 
 class AttentionFamily(OperatorFamily):
@@ -90,28 +88,30 @@ class AttentionFamily(OperatorFamily):
         )
 
     def patterns(self, options: CutlassOptions, arch: str) -> Sequence[PatternTriple]:
-        return pattern_table()
+        return pattern_table(hopper=options.generation(arch) >= 90)
 
     def read(self, composite: Composite, options: CutlassOptions, arch: str) -> Reading:
-        name = composite.name
-        root = composite.root
+        name, root = composite.name, composite.root
+        hopper = options.generation(arch) >= 90
         with compiling("cutlass", name):
             if name in self._forms:
                 parts = _chain_parts(self._forms[name], composite)
-                problem = read_chain(self._forms[name], parts, root)
+                problem = read_chain(self._forms[name], parts, root, hopper=hopper)
                 arguments = [parts[part] for part in ("q", "k", "v", "mask") if part in parts]
             elif name.endswith(JOINED):
                 split = _split(composite)
-                problem = read_joined(root, split)
+                problem = read_joined(root, split, hopper=hopper)
                 arguments = [split.args[0], *root.args[3:]]
             else:
-                problem = read_attention(root)
+                problem = read_attention(root, hopper=hopper)
                 arguments = list(root.args)
         return Reading.of(composite, _spec(problem, arguments, root), arguments)
 
     def configurations(
         self, spec: KernelSpec, options: CutlassOptions, arch: str
     ) -> Sequence[Configuration]:
+        if options.generation(arch) >= 90 and takes_bulk_copies(spec.dtype, spec.sizes):
+            return _hopper_blocks(spec)
         queries, dim, dim_value = spec.sizes[2], spec.sizes[4], spec.sizes[5]
         width = 128 // DTYPE_BITS[spec.dtype]
         aligned = dim % width == 0 and dim_value % width == 0
@@ -125,13 +125,7 @@ class AttentionFamily(OperatorFamily):
         # Few queries leave rows of a block without work.
         if queries <= 32:
             blocks.reverse()
-        made = [AttentionConfiguration("sm80", *block, aligned=aligned) for block in blocks]
-        if options.generation(arch) >= 90 and _hopper_fits(spec):
-            keys = 64 if dim <= 64 else 128
-            causal = spec.sizes[6] != 0
-            newer = AttentionConfiguration("sm90", 128, keys, keys, aligned, causal)
-            made.insert(0 if queries >= _LONG else len(made), newer)
-        return made
+        return [AttentionConfiguration("sm80", *block, aligned=aligned) for block in blocks]
 
     def render(self, spec: KernelSpec, configuration: Configuration) -> KernelSource:
         assert isinstance(configuration, AttentionConfiguration)
@@ -139,6 +133,7 @@ class AttentionFamily(OperatorFamily):
         text = template.render(
             conf=configuration,
             element=ELEMENTS[spec.dtype],
+            dtype=spec.dtype,
             layout=spec.layout,
             bias=spec.epilogue == "bias",
             joined=spec.layout == "joined",
@@ -147,23 +142,30 @@ class AttentionFamily(OperatorFamily):
         return KernelSource(f"attention_{configuration.kind}_{spec.dtype}_{block}", text)
 
 
-def _hopper_fits(spec: KernelSpec) -> bool:
-    """Whether Hopper's kernel computes a spec: half types, long enough, no bias."""
-    _, _, queries, keys, dim, dim_value, mask = spec.sizes[:7]
-    strides_fit = max(spec.sizes[7:16]) < 2**31
-    # Its causal mask starts at the top left, and must cover what the last tile has too many.
-    masked_fits = mask == 0 or queries == keys
-    return (
-        DTYPE_BITS[spec.dtype] == 16
-        and spec.epilogue == "none"
-        and dim == dim_value
-        and dim % 8 == 0
-        and dim <= 128
-        and queries % 8 == 0
-        and min(queries, keys) >= _HOPPER_TILE
-        and masked_fits
-        and strides_fit
-    )
+def _hopper_blocks(spec: KernelSpec) -> list[AttentionConfiguration]:
+    """The best guess first. Of 27 problems (H200) each of these was the fastest of some; with heads
+    of 128 elements pieces of 160 or 176 keys gained 2 % at most."""
+    _, _, queries, keys, *dims = spec.sizes[:6]
+    dim = -(-max(dims) // 64) * 64
+    if dim > 128:
+        blocks = [(128, 64)]
+    elif dim > 64:
+        blocks = [(128, 128), (64, 128), (64, 64)]
+    else:
+        # Pieces of equal extents waste least, where few of them hold all keys.
+        pieces = -(-keys // 160)
+        equal = -(-keys // pieces // 16) * 16
+        blocks = [(64, 128), (64, 64), (128, 128)]
+        if keys <= 640 and equal not in (64, 128):
+            blocks.append((64, equal))
+        # With a bias registers do not suffice for three warp groups.
+        if queries > 640 and spec.epilogue != "bias":
+            blocks.append((192, 128))
+    if queries <= 64:
+        blocks = [block for block in blocks if block[0] == 64] or blocks
+    if keys <= 64:
+        blocks = [block for block in blocks if block[1] <= 64] or blocks
+    return [AttentionConfiguration("sm90", *block, dim, aligned=True) for block in blocks]
 
 
 def _spec(

@@ -59,28 +59,43 @@ FORMS = tuple(
 )
 
 
-def pattern_table() -> list[PatternTriple]:
-    """The pattern triples, by rising priority."""
-    return [*_chains(), *_calls(), *_joined()]
+def pattern_table(*, hopper: bool) -> list[PatternTriple]:
+    """The pattern triples, by rising priority.
+
+    Parameters
+    ----------
+    hopper : bool
+        Whether Hopper's kernel may run what they match.
+
+    Returns
+    -------
+    list of PatternTriple
+        Chains, calls, and calls of the parts of one tensor.
+    """
+    return [*_chains(hopper), *_calls(hopper), *_joined(hopper)]
 
 
-def _calls() -> Iterator[PatternTriple]:
+def _calls(hopper: bool) -> Iterator[PatternTriple]:
     for name, operands in (("attention", 3), ("attention_bias", 4)):
         chain = operator(f"relax.nn.{name}", operands)
-        yield PatternTriple(f"cutlass.{name}", chain.pattern, _call_fits, chain.annotations)
+        yield PatternTriple(f"cutlass.{name}", chain.pattern, _call_fits(hopper), chain.annotations)
 
 
-def _call_fits(match: Match) -> Verdict:
-    call, split = match.annotated["root"], match.annotated.get("split")
-    assert isinstance(call, relax.Call)
-    bias = call.args[3] if len(call.args) > 3 else None
-    if isinstance(bias, tvm.ir.GenericConst) and math.prod(tensor_shape(bias) or (1,)) == 1:
-        return Verdict.no("a bias of one element is not passed as a tensor")
-    joined = isinstance(split, relax.Call)
-    return derives(lambda _: read_joined(call, split) if joined else read_attention(call))(match)
+def _call_fits(hopper: bool) -> Predicate:
+    def fits(match: Match) -> Verdict:
+        call, split = match.annotated["root"], match.annotated.get("split")
+        assert isinstance(call, relax.Call)
+        bias = call.args[3] if len(call.args) > 3 else None
+        if isinstance(bias, tvm.ir.GenericConst) and math.prod(tensor_shape(bias) or (1,)) == 1:
+            return Verdict.no("a bias of one element is not passed as a tensor")
+        if isinstance(split, relax.Call):
+            return derives(lambda _: read_joined(call, split, hopper=hopper))(match)
+        return derives(lambda _: read_attention(call, hopper=hopper))(match)
+
+    return fits
 
 
-def _joined() -> Iterator[PatternTriple]:
+def _joined(hopper: bool) -> Iterator[PatternTriple]:
     """Attention of three parts of one tensor, which the kernel reads without cutting it up."""
     for name, bias in (("attention", False), ("attention_bias", True)):
         source = wildcard()
@@ -92,10 +107,10 @@ def _joined() -> Iterator[PatternTriple]:
             operands.append(wildcard())
         root = is_op(f"relax.nn.{name}")(*operands)
         named = {"root": root, "split": split, "source": source}
-        yield PatternTriple(f"cutlass.{name}_{JOINED}", root, _call_fits, named)
+        yield PatternTriple(f"cutlass.{name}_{JOINED}", root, _call_fits(hopper), named)
 
 
-def _chains() -> Iterator[PatternTriple]:
+def _chains(hopper: bool) -> Iterator[PatternTriple]:
     for form in FORMS:
         named: dict[str, DFPattern] = {"q": wildcard(), "v": wildcard()}
         source = wildcard()
@@ -113,15 +128,19 @@ def _chains() -> Iterator[PatternTriple]:
             scores = either_order("relax.add", scores, named["mask"])
         weights = named["softmax"] = is_op("relax.nn.softmax")(scores)
         root = is_op("relax.matmul")(weights, named["v"])
-        yield PatternTriple(form.name, root, _chain_fits(form), named)
+        yield PatternTriple(form.name, root, _chain_fits(form, hopper), named)
 
 
-def _chain_fits(form: ChainForm) -> Predicate:
-    return derives(lambda match: read_chain(form, match.annotated, match.root))
+def _chain_fits(form: ChainForm, hopper: bool) -> Predicate:
+    return derives(lambda match: read_chain(form, match.annotated, match.root, hopper=hopper))
 
 
 def read_chain(
-    form: ChainForm, parts: Mapping[str, relax.Expr], root: relax.Expr
+    form: ChainForm,
+    parts: Mapping[str, relax.Expr],
+    root: relax.Expr,
+    *,
+    hopper: bool = False,
 ) -> AttentionProblem:
     """The problem of a chain.
 
@@ -134,6 +153,8 @@ def read_chain(
         where the form has them ``factor`` and ``mask``.
     root : relax.Expr
         The result.
+    hopper : bool
+        Whether Hopper's kernel may run it, which takes more.
 
     Returns
     -------
@@ -176,7 +197,7 @@ def read_chain(
         else Strides(0, 0, 0),
         has_bias=form.mask,
     )
-    check(problem)
+    check(problem, hopper=hopper)
     return problem
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,9 @@ _MASKS = {"": 0, "TopLeft": 1, "BottomRight": 2}
 _MAX_DIM = 256
 _MAX_GRID = 65535
 _MIN_ACCESS = 4
-"""The kernel moves at least four elements at once."""
+"""CUTLASS's kernel moves at least four elements at once."""
+_BULK = 8
+"""Elements of 16 bits that bulk copies move at least."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,30 @@ class AttentionProblem:
         return (*extents, _MASKS[self.mask], *strides, *self.offsets)
 
 
+def takes_bulk_copies(dtype: str, sizes: Sequence[int]) -> bool:
+    """Whether Hopper's kernel can run a problem: half types, rows of whole 16 bytes.
+
+    Parameters
+    ----------
+    dtype : str
+        Of the operands.
+    sizes : sequence of int
+        As :meth:`AttentionProblem.sizes` has them.
+
+    Returns
+    -------
+    bool
+        It has heads of at most 256 elements, and any bias.
+    """
+    dims, strides, offsets = sizes[4:6], sizes[7:16], sizes[19:22]
+    moved = (*dims, *strides, *offsets)
+    return (
+        DTYPE_BITS[dtype] == 16
+        and max(dims) <= _MAX_DIM
+        and all(number % _BULK == 0 for number in moved)
+    )
+
+
 def bshd(shape: tuple[int, ...]) -> Strides:
     """Strides of a dense (batch, sequence, head, element) tensor."""
     _, sequence, heads, dim = shape
@@ -97,8 +124,20 @@ def bhsd(shape: tuple[int, ...]) -> Strides:
     return Strides(dim, sequence * dim, heads * sequence * dim)
 
 
-def read_attention(call: relax.Call) -> AttentionProblem:
+def read_attention(call: relax.Call, *, hopper: bool = False) -> AttentionProblem:
     """The problem of a ``relax.nn.attention`` or ``relax.nn.attention_bias`` call.
+
+    Parameters
+    ----------
+    call : relax.Call
+        The attention.
+    hopper : bool
+        Whether Hopper's kernel may run it, which takes more.
+
+    Returns
+    -------
+    AttentionProblem
+        Operands laid out (batch, sequence, head, element).
 
     Raises
     ------
@@ -127,11 +166,11 @@ def read_attention(call: relax.Call) -> AttentionProblem:
         else Strides(0, 0, 0),
         has_bias=has_bias,
     )
-    check(problem)
+    check(problem, hopper=hopper)
     return problem
 
 
-def read_joined(call: relax.Call, split: relax.Call) -> AttentionProblem:
+def read_joined(call: relax.Call, split: relax.Call, *, hopper: bool = False) -> AttentionProblem:
     """As :func:`read_attention`, where q, k and v are reshaped parts of one split tensor.
 
     Parameters
@@ -140,6 +179,8 @@ def read_joined(call: relax.Call, split: relax.Call) -> AttentionProblem:
         The attention; its first three operands are the reshaped parts, in their order.
     split : relax.Call
         Cuts its operand along the last axis into three.
+    hopper : bool
+        Whether Hopper's kernel may run it, which takes more.
 
     Returns
     -------
@@ -151,7 +192,7 @@ def read_joined(call: relax.Call, split: relax.Call) -> AttentionProblem:
     UnsupportedProblemError
         When the kernel cannot run it, or the parts are cut otherwise.
     """
-    problem = read_attention(call)
+    problem = read_attention(call, hopper=hopper)
     source = tensor_shape(split.args[0])
     parts = [static_shape(part, "a part") for part in split.ty.fields]
     if source is None or len(source) < 2 or len(parts) != 3:
@@ -173,7 +214,7 @@ def read_joined(call: relax.Call, split: relax.Call) -> AttentionProblem:
         joined=True,
         offsets=(0, wanted[0], wanted[0] + wanted[1]),
     )
-    check(joined)
+    check(joined, hopper=hopper)
     return joined
 
 
@@ -233,34 +274,26 @@ def bias_strides(bias: relax.Expr, batch: int, heads: int, queries: int, keys: i
     )
 
 
-def check(problem: AttentionProblem) -> None:
-    """Whether the kernel can run a problem.
+def check(problem: AttentionProblem, *, hopper: bool = False) -> None:
+    """Whether a kernel can run a problem.
+
+    Parameters
+    ----------
+    problem : AttentionProblem
+        What is asked.
+    hopper : bool
+        Whether Hopper's kernel may run it, which takes more.
 
     Raises
     ------
     UnsupportedProblemError
-        When it cannot.
+        When none can.
     """
-    for name, dim in (("queries", problem.dim), ("values", problem.dim_value)):
-        if dim > _MAX_DIM or dim % _MIN_ACCESS:
-            raise UnsupportedProblemError(
-                f"heads of {name} have {dim} elements; a multiple of {_MIN_ACCESS} up to "
-                f"{_MAX_DIM} is needed"
-            )
-    if problem.layout == "bhsd" and max(problem.dim, problem.dim_value) > 128:
-        raise UnsupportedProblemError(
-            f"heads of {max(problem.dim, problem.dim_value)} elements laid out by head"
-        )
     if problem.mask not in _MASKS:
         raise UnsupportedProblemError(f"mask '{problem.mask}'")
     if problem.mask == "BottomRight" and problem.queries > problem.keys:
         raise UnsupportedProblemError(
             f"a mask from the bottom right with {problem.queries} queries and {problem.keys} keys"
-        )
-    # The bias is fetched in accesses of 16 bytes.
-    if problem.has_bias and problem.keys % (128 // problem.bits):
-        raise UnsupportedProblemError(
-            f"a bias with {problem.keys} keys; a multiple of {128 // problem.bits} is needed"
         )
     if max(problem.batch, problem.heads) > _MAX_GRID:
         raise UnsupportedProblemError(f"{problem.batch} batches of {problem.heads} heads")
@@ -273,3 +306,24 @@ def check(problem: AttentionProblem) -> None:
     )
     if largest >= 2**31:
         raise UnsupportedProblemError("a batch has more than 2^31 elements")
+    if not (hopper and takes_bulk_copies(problem.dtype, problem.sizes())):
+        _check_example(problem)
+
+
+def _check_example(problem: AttentionProblem) -> None:
+    """What CUTLASS's example asks besides."""
+    for name, dim in (("queries", problem.dim), ("values", problem.dim_value)):
+        if dim > _MAX_DIM or dim % _MIN_ACCESS:
+            raise UnsupportedProblemError(
+                f"heads of {name} have {dim} elements; a multiple of {_MIN_ACCESS} up to "
+                f"{_MAX_DIM} is needed"
+            )
+    if problem.layout == "bhsd" and max(problem.dim, problem.dim_value) > 128:
+        raise UnsupportedProblemError(
+            f"heads of {max(problem.dim, problem.dim_value)} elements laid out by head"
+        )
+    # The bias is fetched in accesses of 16 bytes.
+    if problem.has_bias and problem.keys % (128 // problem.bits):
+        raise UnsupportedProblemError(
+            f"a bias with {problem.keys} keys; a multiple of {128 // problem.bits} is needed"
+        )

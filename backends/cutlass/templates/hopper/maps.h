@@ -31,20 +31,21 @@ Function* driver_function(const char* name) {
   return is_found ? reinterpret_cast<Function*>(found) : nullptr;
 }
 
-/* A tensor of three axes, the innermost of which is dense, in boxes whose rows hold 64 elements.
- * `extents`: innermost first. `strides`: of the others, in elements; multiples of 8. */
-template <class Element>
-cudaError_t describe(CUtensorMap* map, const void* data, const int64_t (&extents)[3],
-                     const int64_t (&strides)[2], int box_y, int box_z = 1) {
+/* A tensor whose innermost axis is dense, in boxes of `box_y` rows (and as many of them as `box_z`
+ * along the third axis) of 64 elements. `extents`: innermost first. `strides`: of the others, in
+ * elements; multiples of 8. */
+template <class Element, int kAxes>
+cudaError_t describe(CUtensorMap* map, const void* data, const int64_t (&extents)[kAxes],
+                     const int64_t (&strides)[kAxes - 1], int box_y, int box_z = 1) {
   static auto* encode = driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   if (encode == nullptr) return cudaErrorNotSupported;
-  cuuint64_t sizes[3], bytes[2];
-  for (int i = 0; i < 3; ++i) sizes[i] = static_cast<cuuint64_t>(extents[i]);
-  for (int i = 0; i < 2; ++i) bytes[i] = static_cast<cuuint64_t>(strides[i] * 2);
-  const cuuint32_t box[3] = {64, static_cast<cuuint32_t>(box_y), static_cast<cuuint32_t>(box_z)};
-  const cuuint32_t steps[3] = {1, 1, 1};
+  cuuint64_t sizes[kAxes], bytes[kAxes - 1];
+  for (int i = 0; i < kAxes; ++i) sizes[i] = static_cast<cuuint64_t>(extents[i]);
+  for (int i = 0; i < kAxes - 1; ++i) bytes[i] = static_cast<cuuint64_t>(strides[i] * 2);
+  const cuuint32_t box[4] = {64, static_cast<cuuint32_t>(box_y), static_cast<cuuint32_t>(box_z), 1};
+  const cuuint32_t steps[4] = {1, 1, 1, 1};
   const CUresult result =
-      encode(map, kDataType<Element>, 3, const_cast<void*>(data), sizes, bytes, box, steps,
+      encode(map, kDataType<Element>, kAxes, const_cast<void*>(data), sizes, bytes, box, steps,
              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;

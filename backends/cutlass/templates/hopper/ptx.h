@@ -23,6 +23,18 @@ __device__ __forceinline__ int first_lanes(int value) {
   return __shfl_sync(0xffffffff, value, 0);
 }
 
+/* Has a warp group's threads keep so many registers each, which others of its block can take. */
+template <int kRegisters>
+__device__ __forceinline__ void keep_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+/* Waits until a warp group's threads can have so many. */
+template <int kRegisters>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
 /* ---- barriers in shared memory, by address ---- */
 
 __device__ __forceinline__ void init_barrier(uint32_t barrier, int arrivals) {
@@ -59,6 +71,17 @@ __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
   }
 }
 
+/* ---- turns of two warp groups, whose barriers are counted by threads ---- */
+
+/* Waits until the other group has given the turn. */
+__device__ __forceinline__ void await_turn(int group) {
+  asm volatile("bar.sync %0, 256;" ::"r"(group + 1) : "memory");
+}
+
+__device__ __forceinline__ void give_turn(int group) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(group + 1) : "memory");
+}
+
 /* ---- bulk copies of boxes of a tensor ---- */
 
 __device__ __forceinline__ void prefetch(const CUtensorMap& map) {
@@ -72,6 +95,15 @@ __device__ __forceinline__ void load(uint32_t to, const CUtensorMap& map, uint32
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
       "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+
+__device__ __forceinline__ void load(uint32_t to, const CUtensorMap& map, uint32_t barrier, int x,
+                                     int y, int z, int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
 
@@ -114,6 +146,20 @@ __device__ __forceinline__ void commit_products() {
 template <int kPending>
 __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+/* Keeps the compiler from using sums before they were waited for. */
+template <int kNumbers>
+__device__ __forceinline__ void settle(float (&sums)[kNumbers]) {
+#pragma unroll
+  for (int i = 0; i < kNumbers; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
+/* 2^x in one instruction, within 2 units in the last place; 0 where it would be denormal. */
+__device__ __forceinline__ float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 }  // namespace hopper

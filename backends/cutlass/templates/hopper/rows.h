@@ -1,7 +1,6 @@
 /* What becomes of a warp's 16 rows of sums: bias, activation, residual, and where they go.
  *
- * A thread holds pairs of columns of two rows. So that each access to memory is to whole rows, the
- * warp passes 64 columns at a time through shared memory: what comes in, then what goes out.
+ * The warp passes 64 columns at a time through shared memory: what comes in, then what goes out.
  */
 #ifndef COLLAGE_HOPPER_ROWS_H_
 #define COLLAGE_HOPPER_ROWS_H_
@@ -10,12 +9,10 @@
 
 #include "collage_activation.h"
 #include "hopper/elements.h"
+#include "hopper/pass.h"
 
 namespace collage {
 namespace hopper {
-
-/* Bytes of 64 elements, which is what the widest swizzle spans. */
-constexpr int kRow = 128;
 
 /* Where the result goes, and what comes in besides the operands. Rows are dense. */
 struct Result {
@@ -69,7 +66,7 @@ class Rows {
   }
 
   __device__ __forceinline__ void finish(float (&sums)[Config::kColumns / 2]) {
-    const int lane = threadIdx.x % 32, own = lane / 4;
+    const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
       __syncwarp();
@@ -81,24 +78,22 @@ class Rows {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float* x = sums + 32 * part + 16 * half;
-        unsigned char* places[8];
+        uint32_t* places[8];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          places[i] = at(own + i % 2 * 8, 4 * half + i / 2) + lane % 4 * 4;
-        }
+        for (int i = 0; i < 8; ++i) places[i] = passed_pair(pass_, 8 * half + i);
         before_residual<Config::kHeavy, false, 16>(result_.epilogue, x,
                                                    bias_from(64 * part + 32 * half + lane % 4 * 2));
         if constexpr (Config::kSource) {
           float other[16];
 #pragma unroll
           for (int i = 0; i < 8; ++i) {
-            unpack<Element>(*reinterpret_cast<uint32_t*>(places[i]), other + 2 * i);
+            unpack<Element>(*places[i], other + 2 * i);
           }
           residual<Config::kHeavy, false, 16>(result_.epilogue, x, other);
         }
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
-          *reinterpret_cast<uint32_t*>(places[i]) = packed<Element>(x[2 * i], x[2 * i + 1]);
+          *places[i] = packed<Element>(x[2 * i], x[2 * i + 1]);
         }
       }
       __syncwarp();
@@ -114,11 +109,6 @@ class Rows {
   bool is_wide_;
   uint4 fetched_[Config::kSource ? 4 : 1];
 
-  /* Eight elements of a row; those of equal columns lie in different banks. */
-  __device__ __forceinline__ unsigned char* at(int row, int eight) const {
-    return pass_ + row * kRow + (eight ^ row % 8) * 16;
-  }
-
   __device__ __forceinline__ BiasOfPairs bias_from(int column) const {
     const Element* bias = static_cast<const Element*>(result_.bias);
     BiasOfPairs found;
@@ -130,6 +120,8 @@ class Rows {
     return found;
   }
 
+  __device__ __forceinline__ int rows_left() const { return result_.rows - row_; }
+
   /* Columns of a part that there are, in a row that there is. */
   __device__ __forceinline__ int left(int part) const {
     return result_.columns - column_ - 64 * part;
@@ -137,46 +129,33 @@ class Rows {
 
   __device__ __forceinline__ void fetch(int part) {
     if (!is_wide_) return;
-    const int lane = threadIdx.x % 32;
     const Element* from = static_cast<const Element*>(result_.source) + start_ + 64 * part;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = 4 * i + lane / 8, column = lane % 8 * 8;
-      if (row_ + row < result_.rows && column < left(part)) {
-        fetched_[i] =
-            *reinterpret_cast<const uint4*>(from + int64_t{row} * result_.columns + column);
-      }
-    }
+    each_eight(pass_, result_.columns, rows_left(), left(part),
+               [&](int i, uint4*, int64_t place) {
+                 fetched_[i] = *reinterpret_cast<const uint4*>(from + place);
+               });
   }
 
   __device__ __forceinline__ void put_fetched(int part) {
-    const int lane = threadIdx.x % 32;
     if (is_wide_) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        *reinterpret_cast<uint4*>(at(4 * i + lane / 8, lane % 8)) = fetched_[i];
-      }
+      each_eight(pass_, result_.columns, rows_left(), left(part),
+                 [&](int i, uint4* shared, int64_t) { *shared = fetched_[i]; });
       return;
     }
     const Element* from = static_cast<const Element*>(result_.source) + start_ + 64 * part;
-    each_element(part, [&](Element* passed, int64_t place) { *passed = from[place]; });
+    each_element(part, [&](Element* shared, int64_t place) { *shared = from[place]; });
   }
 
   __device__ __forceinline__ void store(int part) const {
-    const int lane = threadIdx.x % 32;
     Element* to = static_cast<Element*>(result_.output) + start_ + 64 * part;
     if (is_wide_) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int row = 4 * i + lane / 8, column = lane % 8 * 8;
-        const uint4 eight = *reinterpret_cast<const uint4*>(at(row, lane % 8));
-        if (row_ + row < result_.rows && column < left(part)) {
-          *reinterpret_cast<uint4*>(to + int64_t{row} * result_.columns + column) = eight;
-        }
-      }
+      each_eight(pass_, result_.columns, rows_left(), left(part),
+                 [&](int, const uint4* shared, int64_t place) {
+                   *reinterpret_cast<uint4*>(to + place) = *shared;
+                 });
       return;
     }
-    each_element(part, [&](const Element* passed, int64_t place) { to[place] = *passed; });
+    each_element(part, [&](const Element* shared, int64_t place) { to[place] = *shared; });
   }
 
   /* Where rows do not begin at multiples of 16 bytes: single elements, side by side. */
@@ -186,8 +165,8 @@ class Rows {
 #pragma unroll 4
     for (int i = 0; i < 32; ++i) {
       const int row = i / 2, column = i % 2 * 32 + lane;
-      if (row_ + row >= result_.rows || column >= left(part)) continue;
-      move(reinterpret_cast<Element*>(at(row, column / 8)) + column % 8,
+      if (row >= rows_left() || column >= left(part)) continue;
+      move(reinterpret_cast<Element*>(passed(pass_, row, column / 8)) + column % 8,
            int64_t{row} * result_.columns + column);
     }
   }

@@ -21,6 +21,7 @@
 
 #include "collage_activation.h"
 #include "collage_cutlass.h"
+#include "hopper/operands.h"
 #include "hopper/ptx.h"
 #include "hopper/rows.h"
 #include "hopper/turns.h"
@@ -31,7 +32,6 @@ namespace hopper {
 constexpr int kMaxStages = 8;
 /* Of a multiprocessor, a kibibyte of which goes to each block unasked. */
 constexpr int kSharedBytes = 228 << 10;
-constexpr int kRowsOfGroup = 64;
 
 template <class Operands>
 struct Parameters {
@@ -57,25 +57,18 @@ struct Tile {
   static constexpr int kOwnA = (Config::kDeepA ? kRowsOfGroup : Config::kDepth) * kRow;
 
   /* Through which each warp passes its rows of the result. */
-  static constexpr int kPassBytes = kGroups * kRowsOfGroup * kRow;
+  static constexpr int kAllPassBytes = kGroups * 4 * kPassBytes;
   static constexpr int kBarrierBytes = 2 * 8 * kMaxStages;
 
   static constexpr int shared_bytes(int stages) {
-    return stages * kStageBytes + kPassBytes + kBarrierBytes;
+    return stages * kStageBytes + kAllPassBytes + kBarrierBytes;
   }
 
   /* How many there is room for where so many blocks share a multiprocessor. */
   static constexpr int stages_of(int blocks) {
-    const int bytes = kSharedBytes / blocks - 1024 - kPassBytes - kBarrierBytes;
+    const int bytes = kSharedBytes / blocks - 1024 - kAllPassBytes - kBarrierBytes;
     const int stages = bytes / kStageBytes;
     return stages < kMaxStages ? stages : kMaxStages;
-  }
-
-  /* Offset of 16 steps along k within an operand of so many rows. */
-  template <bool kDeep>
-  __device__ static __forceinline__ constexpr int at_depth(int rows, int step) {
-    if (!kDeep) return step * 16 * kRow;
-    return step / 4 * rows * kRow + step % 4 * 32;
   }
 
   __device__ static void copy(const Parameters<Operands>& p, uint32_t memory, uint32_t full,
@@ -111,7 +104,7 @@ struct Tile {
     int stage = 0, parity = 0;
     for (Turn<Config> turn(p.tiles); !turn.is_over(); turn.next()) {
       const Corner corner = turn.corner();
-      Rows<Config> rows(p.result, pass + warp * 16 * kRow, corner.row + warp * 16, corner.column,
+      Rows<Config> rows(p.result, pass + warp * kPassBytes, corner.row + warp * 16, corner.column,
                         corner.batch);
       rows.announce();
       float sums[Config::kColumns / 2];
@@ -154,7 +147,7 @@ __global__ void __launch_bounds__(Tile<Config>::kThreads, Tile<Config>::kBeside)
   extern __shared__ __align__(1024) unsigned char shared[];
   unsigned char* pass = shared + p.stages * T::kStageBytes;
   const uint32_t memory = shared_address(shared);
-  const uint32_t full = shared_address(pass + T::kPassBytes), empty = full + 8 * kMaxStages;
+  const uint32_t full = shared_address(pass + T::kAllPassBytes), empty = full + 8 * kMaxStages;
   if (threadIdx.x == 0) {
     if (memory % 1024 != 0) __trap();
     for (int stage = 0; stage < p.stages; ++stage) {

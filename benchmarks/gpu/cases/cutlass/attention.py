@@ -144,6 +144,22 @@ def cases() -> list[CudaCase]:
             attention((2, 3, 50, 64, 64), half, bias=(1, 3, 50, 64)),
         ),
         _case(
+            "attention_bias",
+            half,
+            "windows",
+            attention((6, 3, 49, 49, 32), half, bias=(1, 3, 49, 49)),
+        ),
+        _case(
+            "attention_bias",
+            brain,
+            "odd-long",
+            attention((2, 2, 197, 577, 80), brain, bias=(2, 1, 197, 577)),
+        ),
+        _case("attention", half, "256", attention((1, 2, 200, 300, 256), half)),
+        _case("attention", half, "three-groups", attention((2, 3, 777, 900, 64), half)),
+        _case("attention_chain", half, "wide", chain((1, 2, 72, 90, 160), half)),
+        _case("attention_chain_mask", half, "odd", chain((2, 3, 40, 49, 64), half, mask=(40, 49))),
+        _case(
             "attention_of_parts",
             half,
             "causal",
