@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -25,6 +26,16 @@ def pytest_collection_finish() -> None:
     """Modules and thousands of tests stay: collections need not look through them."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Files are run as a whole, and those that share what is dear by one process."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.sharing import FilesThatShare
+
+    return FilesThatShare(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
