@@ -52,20 +52,24 @@ def _product(name: str) -> tuple[Workload, BackendTarget]:
     return Workload.from_module(mod), target
 
 
-@pytest.fixture(params=["tvm", "onednn", "openblas", "openvino", "onnxruntime"])
-def built(request: pytest.FixtureRequest, tmp_path: Path, context: BuildContext) -> Path:
+@pytest.fixture(scope="module", params=["tvm", "onednn", "openblas", "openvino", "onnxruntime"])
+def built(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cache_dir: Path
+) -> Path:
     """A candidate's folder."""
     workload, target = _product(request.param)
-    folder = tmp_path / "built"
+    folder = tmp_path_factory.mktemp(request.param)
+    context = BuildContext(cache_dir, folder / "work", num_threads=1)
+    folder /= "built"
     with LocalBuilder(context, MeasureConfig(), parallel=1) as builder:
         (result,) = builder.build([BuildJob(workload, target, folder)])
     assert result.library is not None, result.reason
     return folder
 
 
-def _copies(built: Path, number: int) -> list[RunJob]:
+def _copies(built: Path, number: int, folder: Path) -> list[RunJob]:
     """Files of their own, as of different candidates."""
-    folders = [built.with_name(f"copy{index}") for index in range(number)]
+    folders = [folder / f"copy{index}" for index in range(number)]
     return [RunJob.in_folder(shutil.copytree(built, one, symlinks=True)) for one in folders]
 
 
@@ -75,9 +79,9 @@ def _held_bytes(runner: LocalRunner) -> tuple[int, int]:
     return runner._worker.resident_bytes, runner._worker.pid
 
 
-def test_what_was_timed_is_unloaded(built: Path) -> None:
+def test_what_was_timed_is_unloaded(built: Path, tmp_path: Path) -> None:
     """Each candidate left its file and its packed weights in the process, until that had 2 GiB."""
-    first, *others = _copies(built, 1 + OTHERS)
+    first, *others = _copies(built, 1 + OTHERS, tmp_path)
     with LocalRunner(CONFIG) as runner:
         assert runner.run(first).cost.is_valid
         before, process = _held_bytes(runner)
@@ -88,9 +92,9 @@ def test_what_was_timed_is_unloaded(built: Path) -> None:
     assert after - before < WEIGHTS_BYTES
 
 
-def test_nothing_of_a_contest_is_left(built: Path) -> None:
+def test_nothing_of_a_contest_is_left(built: Path, tmp_path: Path) -> None:
     """All stay loaded while it lasts, and stayed while others were built."""
-    jobs = _copies(built, 3)
+    jobs = _copies(built, 3, tmp_path)
     with LocalRunner(CONFIG) as runner:
         together = runner.play(jobs, ExchangeRounds(()), "seed", nullcontext)
         assert together.failures == (None,) * len(jobs)
