@@ -198,7 +198,10 @@ class Fleet:
             if found and (len(found) == len(wanted) or self._looked or waited > _FIRST_SEC):
                 self._looked = True
                 return sorted(found, key=lambda link: link.name)
-            if (not wanted and waited > self._patience_sec) or waited > _QUEUE_SEC:
+            # A node that has not answered yet comes to be wanted, or says why it is of no use.
+            is_looked_at = any(member.probe is not None for member in members)
+            most = max(self._patience_sec, 2 * _FIRST_SEC) if is_looked_at else self._patience_sec
+            if (not wanted and waited > most) or waited > _QUEUE_SEC:
                 raise MeasurementError(
                     f"Ray's cluster has no node to {what}: {_reasons(self.infos())}",
                     value=self._cluster.address,

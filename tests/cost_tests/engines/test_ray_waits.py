@@ -1,0 +1,68 @@
+"""How long a search waits for nodes of Ray's, without a cluster around it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collage.backends.contract import BuildContext
+from collage.backends.contract.errors import MeasurementError
+from collage.cost.config import MeasureConfig
+from collage.cost.device import CPU_POLICY, Device
+from collage.cost.engines.ray import fleet
+from collage.cost.engines.ray.cluster import Node
+from collage.cost.measure.engine import Work
+
+
+class SilentCluster:
+    """Its nodes are there, and never say what they have."""
+
+    address = "ray://silent:10001"
+
+    def __init__(self, *names: str) -> None:
+        self._nodes = [Node(name, name, "127.0.0.2", 2, 0, frozenset()) for name in names]
+        self.ray: Any = self
+
+    def connect(self) -> None:
+        """It is."""
+
+    def leave(self) -> None:
+        """Nobody else is told."""
+
+    def nodes(self) -> list[Node]:
+        return self._nodes
+
+    def probe(self, node: Node, kind: str, *, all_gpus: bool) -> object:
+        return object()
+
+    def wait(self, references: list[object], timeout: float) -> tuple[list[object], list[object]]:
+        return [], references
+
+
+@pytest.mark.parametrize(
+    "names, at_least_sec, reason",
+    [(("young",), 1.0, "young: it has not answered yet"), ((), 0.1, "it has no nodes")],
+)
+def test_a_node_that_has_just_come_is_waited_for(
+    names: tuple[str, ...],
+    at_least_sec: float,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All others had been killed: the search ended while the new one was being looked at."""
+    monkeypatch.setattr(fleet, "_FIRST_SEC", 0.5)
+    device = Device("cpu", "Some CPU", cores=4, features="0123")
+    context = BuildContext(tmp_path / "cache", tmp_path / "work")
+    work = Work(CPU_POLICY, context, MeasureConfig(), device=device)
+    found = fleet.Fleet(SilentCluster(*names), work, patience_sec=0.1)  # type: ignore[arg-type]
+    begin = time.monotonic()
+    try:
+        with pytest.raises(MeasurementError, match=f"no node to build on: {reason}"):
+            found.builders()
+    finally:
+        found.close()
+    assert time.monotonic() - begin >= at_least_sec
