@@ -18,6 +18,7 @@ from collage.backends.contract.registry import backend_names, register_backend
 from collage.backends.storage import CACHE_FILE, TuningRecord, read_findings
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.cost.base import CostStatus
+from collage.cost.contest.rounds import Tolerance
 from collage.cost.database import JsonLinesDatabase
 from collage.cost.database.record import PARTITION
 from collage.cost.reference import evaluate
@@ -94,7 +95,10 @@ def test_every_library_is_measured_and_the_fastest_is_taken(searched: Searched) 
     assert all(row.median_sec is not None for row in rows.values()), rows
     (chosen,) = (row for row in rows.values() if row.chosen)
     assert chosen.outcome == "chosen"
-    assert all(row.ratio >= 0.98 for row in rows.values() if row.ratio is not None)
+    # A difference of a microsecond is a tie, of however small a share of the time that may be.
+    assert chosen.median_sec is not None
+    least = 0.99 / Tolerance().ratio(chosen.median_sec)
+    assert all(row.ratio >= least for row in rows.values() if row.ratio is not None), rows
 
 
 @gpu
