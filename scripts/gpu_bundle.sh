@@ -39,8 +39,7 @@ download "$work/site/wheels" 'typer>=0.12,<1' 'click>=8' 'shellingham>=1.5' 'ann
 download "$work/download" 'nvidia-cudnn-frontend>=1.18,<1.29' 'nvidia-cutlass>=4.2,<4.3'
 unzip -q "$work"/download/nvidia_cudnn_frontend-*.whl 'include/*' -d "$work/site"
 unzip -q "$work"/download/nvidia_cutlass-*.whl \
-  'cutlass_library/source/examples/41_fused_multi_head_attention/*' \
-  'cutlass_library/source/examples/88_hopper_fmha/*' -d "$work/cutlass"
+  'cutlass_library/source/examples/41_fused_multi_head_attention/*' -d "$work/cutlass"
 mkdir -p "$work/site/cutlass"
 mv "$work/cutlass/cutlass_library/source/examples" "$work/site/cutlass/examples"
 tar -C "$work/site" --owner=0 --group=0 -cf - . | xz -9e >"$out/collage-gpu.tar.xz"
