@@ -209,6 +209,9 @@ def _dimension(name: str, extent: Extent) -> _Dimension:
             pairs = [part.split("*") for part in match["extents"].split("|")]
             return _shared(name, extent, [(int(e), float(share)) for e, share in pairs], label)
         text = match["extents"]
+        if text.isdigit():
+            # One extent may be 0, as it may where it is written as a number.
+            return _Dimension((int(text),), label)
         found = _between(*map(int, text.split(":"))) if ":" in text else map(int, text.split("|"))
         extents = tuple(dict.fromkeys(found))
     elif isinstance(extent, Mapping):

@@ -73,6 +73,14 @@ def test_how_often_extents_come_is_read_alike_from_both_spellings() -> None:
     assert len(both.buckets) == 4 and list(both.shares) == [0]
 
 
+def test_one_extent_may_be_0_however_it_is_written() -> None:
+    for written in (0, "0", " 0 "):
+        assert [b.shapes for b in buckets_of({"x": [written, 4]}).buckets] == [{"x": (0, 4)}]
+    for several in ("0:4", "0|4", [0, 4]):
+        with pytest.raises(ShapeError, match="extents begin at 1"):
+            buckets_of({"x": [several, 4]})
+
+
 @pytest.mark.parametrize(
     ("shape", "reason"),
     [
