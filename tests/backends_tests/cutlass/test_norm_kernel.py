@@ -24,13 +24,7 @@ from tests.backends_tests.cutlass.reading import Whole, read_whole
 
 pytestmark = pytest.mark.cuda
 
-_PRELUDE = """
-#define __shared__ static
-template <typename T>
-T __shfl_xor_sync(unsigned, T value, int mask) {
-  return cuda_on_host::exchange(value, cuda_on_host::lane() ^ mask);
-}
-"""
+_PRELUDE = "#define __shared__ static\n"
 _LAUNCH = re.compile(
     r"normalize<<<blocks, dim3\(kThreads, kRows\), 0, call->stream>>>\((.*?)\);", re.S
 )
