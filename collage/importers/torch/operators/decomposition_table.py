@@ -12,6 +12,13 @@ from typing import Any
 import torch
 
 from collage.importers.torch.operators.folds import col2im
+from collage.importers.torch.operators.order_statistics import (
+    median,
+    median_of_all,
+    median_of_all_numbers,
+    median_of_numbers,
+    mode,
+)
 
 aten = torch.ops.aten
 
@@ -140,69 +147,6 @@ def _diagonal_scatter(
     rows, columns = places + max(-offset, 0), places + max(offset, 0)
     found = aten.index_put(moved, [rows, columns], source.movedim(-1, 0), False)
     return found.movedim((0, 1), (dim1, dim2))
-
-
-def _median_of_numbers(
-    x: torch.Tensor, dim: int = -1, keepdim: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The lower one of those that are numbers; sorted, the others come last."""
-    if not x.dim():
-        return x.clone(), torch.zeros([], dtype=torch.int64)
-    count = (~torch.isnan(x)).sum(dim, keepdim=True)
-    if x.is_floating_point():
-        x = torch.where(torch.isnan(x), math.inf, x)
-    ordered, places = torch.sort(x, dim)
-    middle = ((count - 1).clamp(min=0)) // 2
-    found, place = ordered.gather(dim, middle), places.gather(dim, middle)
-    if x.is_floating_point():
-        found = torch.where(count == 0, math.nan, found)
-    return (found, place) if keepdim else (found.squeeze(dim), place.squeeze(dim))
-
-
-def _median_of_all_numbers(x: torch.Tensor) -> torch.Tensor:
-    return _median_of_numbers(x.reshape(-1), 0)[0]
-
-
-def _median(
-    x: torch.Tensor, dim: int = -1, keepdim: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The lower one of those in the middle; the first that is no number, where there is one."""
-    if not x.dim():
-        return x.clone(), torch.zeros([], dtype=torch.int64)
-    ordered, places = torch.sort(x, dim)
-    middle = (x.shape[dim] - 1) // 2
-    found, place = ordered.narrow(dim, middle, 1), places.narrow(dim, middle, 1)
-    if x.is_floating_point():
-        none = torch.isnan(x)
-        missing = none.any(dim, keepdim=True)
-        found = torch.where(missing, math.nan, found)
-        place = torch.where(missing, none.to(torch.int64).argmax(dim, keepdim=True), place)
-    return (found, place) if keepdim else (found.squeeze(dim), place.squeeze(dim))
-
-
-def _median_of_all(x: torch.Tensor) -> torch.Tensor:
-    return _median(x.reshape(-1), 0)[0]
-
-
-def _mode(
-    x: torch.Tensor, dim: int = -1, keepdim: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The smallest of the most frequent values, and where it stands last."""
-    if not x.dim():
-        return x.clone(), torch.zeros([], dtype=torch.int64)
-    moved = x.movedim(dim, -1)
-    ordered, _ = torch.sort(moved, -1)
-    # Runs of equal values by number, and how long each is; the first of the longest is wanted.
-    fresh = ordered[..., 1:] != ordered[..., :-1]
-    run = torch.nn.functional.pad(fresh.to(torch.int64).cumsum(-1), (1, 0))
-    times = torch.zeros_like(run).scatter_add(-1, run, torch.ones_like(run))
-    longest = times.argmax(-1, keepdim=True)
-    first = (run == longest).to(torch.int64).argmax(-1, keepdim=True)
-    found = ordered.gather(-1, first)
-    numbers = torch.arange(moved.shape[-1])
-    place = torch.where(moved == found, numbers, -1).amax(-1, keepdim=True)
-    found, place = found.movedim(-1, dim), place.movedim(-1, dim)
-    return (found, place) if keepdim else (found.squeeze(dim), place.squeeze(dim))
 
 
 def _histogram(x: torch.Tensor, bins: int = 100, low: Any = 0, high: Any = 0) -> torch.Tensor:
@@ -338,11 +282,11 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.as_strided_scatter.default: _strided_scatter,
         aten.diagonal_scatter.default: _diagonal_scatter,
         aten.col2im.default: col2im,
-        aten.median.default: _median_of_all,
-        aten.median.dim: _median,
-        aten.nanmedian.default: _median_of_all_numbers,
-        aten.nanmedian.dim: _median_of_numbers,
-        aten.mode.default: _mode,
+        aten.median.default: median_of_all,
+        aten.median.dim: median,
+        aten.nanmedian.default: median_of_all_numbers,
+        aten.nanmedian.dim: median_of_numbers,
+        aten.mode.default: mode,
         aten.histc.default: _histogram,
         aten._pdist_forward.default: _pair_distances,
         aten._linalg_slogdet.default: _log_determinant,
