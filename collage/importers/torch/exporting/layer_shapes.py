@@ -54,20 +54,11 @@ def _of_shapes(computed: Callable[..., Any]) -> Callable[..., Any]:
     """What gives tensors of the shapes that something computes."""
 
     @functools.wraps(computed)
-    def given(
-        x: Any,
-        state: Any,
-        weights: Any,
-        biases: bool,
-        layers: int,
-        dropout: float,
-        train: bool,
-        both: bool,
-        batch_first: bool,
-    ) -> Any:
+    def given(x: Any, state: Any, weights: Any, *settings: Any) -> Any:
+        _biases, _layers, _dropout, _train, both, _batch_first = settings
         states = list(state) if isinstance(state, list | tuple) else [state]
         if not isinstance(x, FakeTensor) or {one.dtype for one in (*states, *weights)} != {x.dtype}:
-            return computed(x, state, weights, biases, layers, dropout, train, both, batch_first)
+            return computed(x, state, weights, *settings)
         found = x.new_empty(*x.shape[:2], (2 if both else 1) * states[0].shape[2])
         return (found, *(torch.empty_like(one) for one in states))
 
