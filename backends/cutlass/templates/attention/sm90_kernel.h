@@ -68,7 +68,7 @@ struct AttentionSm90 {
    * faster with heads of 128 elements, 1 to 12 % of 64 (H200). */
   static constexpr bool kTurns = kGroups == 2;
 
-  static constexpr int kMaxStages = 4;
+  static constexpr int kMaxStages = 3;
   static constexpr int kBytesQ = kQueries * kDim * 2, kPieceBytes = kKeys * kDim * 2;
   static constexpr int kAllPassBytes = kGroups * 4 * kPassBytes;
   static constexpr int kBarrierBytes = 8 * (1 + 4 * kMaxStages);
@@ -78,7 +78,7 @@ struct AttentionSm90 {
   /* What one block may have. */
   static constexpr int kMostBytes = 227 << 10;
   static constexpr int kFitting = (kMostBytes - shared_bytes(0)) / (2 * kPieceBytes);
-  static constexpr int kStages = kFitting < 3 ? kFitting : 3;
+  static constexpr int kStages = kFitting < kMaxStages ? kFitting : kMaxStages;
   static_assert(kStages >= 1, "a piece does not fit shared memory");
 
   /* The barriers of one kind of operand: a stage's is full, or empty again. */
