@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stderr
@@ -28,7 +29,10 @@ from collage.importers.torch.exporting.derivatives import noticing, written_out
 from collage.importers.torch.exporting.eager import as_run_at_once, require_same
 from collage.importers.torch.exporting.numbers import has_numbers, known_numbers
 from collage.importers.torch.exporting.reasons import gives_unknown, reason_of_failure, scripted
+from collage.importers.torch.exporting.untold import Questions
 from collage.structure import FixedTensor
+
+_log = logging.getLogger(__name__)
 
 ExampleInputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """What a module is called with, by position or by name."""
@@ -129,6 +133,32 @@ def export_module(
     if reason := scripted({"": module}):
         raise ModelError(f"torch.export cannot export '{name}': {reason}", value=name)
     # Not before: this is imported with or without PyTorch.
+    from collage.importers.torch.exporting.finite import is_undecided
+
+    questions, call = Questions(), _call(module, example_inputs)
+    try:
+        return _by_some_way(module, *call, dynamic_shapes, check_sec, questions)
+    except ModelError as err:
+        why = err.__cause__
+        if not questions.asked or (isinstance(why, Exception) and is_undecided(why)):
+            raise
+        try:
+            return _by_some_way(module, *call, dynamic_shapes, check_sec, Questions(told=False))
+        except ModelError as other:
+            _log.debug("nor can it be exported where it is not told that it is: %s", other)
+            raise err from why
+
+
+def _by_some_way(
+    module: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    check_sec: float | None,
+    questions: Questions,
+) -> ExportedModule:
+    """The program of the first way that takes the module."""
+    # Not before: this is imported with or without PyTorch.
     from collage.importers.torch.exporting.decided import Decided, numbers_as_sizes
     from collage.importers.torch.exporting.finite import is_undecided, taken_for_finite
     from collage.importers.torch.exporting.packed import has_recurrent, padded_sequences
@@ -138,11 +168,12 @@ def export_module(
         with_room,
     )
 
-    args, kwargs = _call(module, example_inputs)
+    name = type(module).__name__
+    export = partial(_exported, module, args, kwargs, dynamic_shapes, questions)
     failed: Exception | None = None
     refused: ModelError | None = None
     # Strictly it reads the code, and takes bodies behind others that it otherwise does not.
-    ways: list[_Way] = [(False, plain_caches), (True, plain_caches)]
+    ways: list[_Way] = [(False, plain_caches), *[(True, plain_caches)] * questions.told]
     ways += [(False, without_cache)] * gives_cache(module)
     ways += [(False, known_numbers)] * has_numbers(module)
     ways += [(False, padded_sequences)] * has_recurrent(module)
@@ -160,12 +191,11 @@ def export_module(
         way = strict, changed = ways.pop(0)
         try:
             with noticing() as derivatives, changed(module):
-                program = _exported(module, args, kwargs, dynamic_shapes, strict=strict)
+                program = export(strict=strict)
             roomier, called = None, None
             if way in rooms and not derivatives:
                 roomier, empty = with_other_rooms(
-                    partial(_exported, module, args, kwargs, dynamic_shapes, strict=False),
-                    partial(changed, module),
+                    partial(export, strict=False), partial(changed, module)
                 )
                 called = running_with_room(program, roomier, empty)
             if not derivatives:
@@ -220,7 +250,7 @@ def _differentiated(
         )
     try:
         with _evaluating(module), written_out(module, args, kwargs):
-            program = _exported(module, args, kwargs, None, strict=False)
+            program = _exported(module, args, kwargs, None, Questions(), strict=False)
     except Exception as err:
         reason = reason_of_failure(err, dict(module.named_modules()))
         raise ModelError(
@@ -230,7 +260,13 @@ def _differentiated(
 
 
 def _exported(
-    module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any, *, strict: bool
+    module: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    questions: Questions,
+    *,
+    strict: bool,
 ) -> Any:
     import torch
 
@@ -243,6 +279,8 @@ def _exported(
     with ExitStack() as stack:
         for each in (_evaluating(module), torch.no_grad(), _quietly(), fixed, *changes):
             stack.enter_context(each)
+        if not strict:  # Else PyTorch knows the functions by their names.
+            stack.enter_context(questions.heard(module))
         programs = stack.enter_context(watching)
         program = torch.export.export(
             module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict

@@ -114,8 +114,10 @@ class _WithRoom(TorchFunctionMode):
         super().__init__()
         self._room = room
         self._rooms: dict[int, int] = {}
-        # Masks of one axis, by the places where they hold; and those that hold in a loop's body.
+        # Masks of one axis, by the places where they hold; a loop's places, by their tensors; and
+        # masks that hold in its body.
         self._masks = WeakTensorKeyDictionary()
+        self._numbers = WeakTensorKeyDictionary()
         self._within: list[torch.Tensor] = []
 
     def __torch_function__(
@@ -175,6 +177,8 @@ class _WithRoom(TorchFunctionMode):
         return columns
 
     def _keep_places(self, source: Any, result: Any) -> None:
+        if isinstance(source, torch.Tensor) and (number := self._numbers.get(source)) is not None:
+            self._numbers[result] = number
         mask = self._masks.get(source) if isinstance(source, torch.Tensor) else None
         same = isinstance(result, torch.Tensor) and mask is not None
         if same and result.dim() in (1, 2) and result.numel() == source.shape[0]:
@@ -211,6 +215,11 @@ class _WithRoom(TorchFunctionMode):
             # PyTorch leaves out what takes all.
             found = aten.slice.Tensor(x, 0, 0, first.stop, first.step or 1)
             return found[(slice(None), *index[1:])] if isinstance(index, tuple) else found
+        number = self._numbers.get(first) if isinstance(first, torch.Tensor) else None
+        if number is not None and x.dim() and number >= x.shape[0] > 0:
+            # No data choose this place, or the module itself fails on them.
+            none = torch.zeros_like(first)
+            return x[(none, *index[1:]) if isinstance(index, tuple) else none]
         numbered = self._numbered(index)
         return NotImplemented if numbered is None else x[numbered]
 
@@ -248,7 +257,9 @@ class _WithRoom(TorchFunctionMode):
         for place in range(mask.shape[0]):
             self._within.append(mask[place])
             try:
-                yield torch.tensor([place] if rank == 2 else place)
+                found = torch.tensor([place] if rank == 2 else place)
+                self._numbers[found] = place
+                yield found
             finally:
                 self._within.pop()
 

@@ -132,6 +132,26 @@ class _Experts(torch.nn.Module):  # type: ignore[misc,name-defined]
         return summed
 
 
+class _StackedExperts(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Of one tensor for all, and with a place in the mask that stands for no expert."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.gate = torch.nn.Linear(4, 5)
+        self.weight = torch.nn.Parameter(torch.randn(5, 4, 4))
+
+    def forward(self, x: Any) -> Any:
+        weights, chosen = self.gate(x).softmax(-1).topk(2, -1)
+        mask = functional.one_hot(chosen, 6).permute(2, 1, 0)
+        summed = torch.zeros_like(x)
+        for expert in torch.greater(mask.sum((-1, -2)), 0).nonzero():
+            which, row = torch.where(mask[expert[0]])
+            given = x[row] @ self.weight[expert[0]] * weights[row, which, None]
+            summed.index_add_(0, row, given)
+        return summed
+
+
 def _anchors(count: int) -> Any:
     middles, sizes = torch.rand(count, 2) * 80 + 10, torch.rand(count, 2) * 20 + 5
     return torch.cat([middles - sizes / 2, middles + sizes / 2], 1)
@@ -154,6 +174,7 @@ def _two_stages(shift: float) -> tuple[Any, ...]:
         (_OneStage, _one_stage),
         (_TwoStages, _two_stages),
         (_Experts, lambda shift: (torch.randn(3, 4) + shift,)),
+        (_StackedExperts, lambda shift: (torch.randn(3, 4) + shift,)),
     ],
 )
 def test_rows_chosen_among_rows_are_those_of_pytorch(module: Any, drawn: Any) -> None:

@@ -23,6 +23,10 @@ torch = pytest.importorskip("torch", exc_type=ImportError)
 nn = torch.nn
 
 
+exporting = torch.compiler.is_exporting
+"""By a name of its own, by which nobody finds out who asks."""
+
+
 def _agree(net: Any, draw: Callable[[], tuple[Any, ...]]) -> None:
     net.eval()
     mod = normalize(load_model(net, example_inputs=draw()).mod)
@@ -137,7 +141,7 @@ def test_data_classes_come_out_as_dicts() -> None:
         (lambda x: (x, x.dtype), "it gives a dtype; what goes in and comes out may be tensors"),
         (lambda x: x @ x, rf"\[2, 3.*, at {re.escape(__file__)}:[0-9]+$"),
         (
-            lambda x: x * (None if torch.compiler.is_exporting() else x)[0],  # type: ignore[index]
+            lambda x: x * (None if exporting() else x)[0],  # type: ignore[index]
             r"'NoneType' .*, at .*:[0-9]+; while a model is traced .*: give them all",
         ),
     ],
@@ -288,12 +292,35 @@ def test_modules_that_compute_something_else_where_they_are_traced(
     assert float(near.calls) == 0.0  # What is compared is a copy.
 
 
+class Masked(nn.Module):  # type: ignore[misc,name-defined]
+    """As models of transformers fill in a mask, but for where they are traced."""
+
+    def __init__(self, *, fails: bool) -> None:
+        super().__init__()
+        self.fails = fails
+
+    def forward(self, x: Any, mask: Any = None) -> Any:
+        if mask is None and not torch.compiler.is_compiling():
+            mask = torch.arange(x.shape[1]).expand(x.shape) < 3
+        if mask is None:
+            return x * (mask[:, None] if self.fails else 2.0)  # type: ignore[index]
+        return torch.where(mask, x, 0.0)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_is_made_up_but_where_a_model_is_traced(fails: bool) -> None:
+    """It is told that it is not, where it fails otherwise or gives something else."""
+    asked = torch.compiler.is_compiling
+    _agree(Masked(fails=fails), lambda: (rows(2, 5),))
+    assert torch.compiler.is_compiling is asked
+
+
 def test_what_is_traced_is_held_against_the_module_for_as_long_as_there_is_time() -> None:
     class Slow(nn.Module):  # type: ignore[misc,name-defined]
         seen = 0
 
         def forward(self, x: Any) -> Any:
-            if torch.compiler.is_exporting():
+            if exporting():
                 return x
             for _ in range(100):
                 Slow.seen += 1
