@@ -176,14 +176,14 @@ def _packed_or_not(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 def _of_lengths(layer: Any, packed: Any, hx: Any) -> Any:
     """What a layer makes of a packed sequence with room for every step."""
-    if layer.proj_size:
-        raise ModelError("packed sequences go through no LSTM with projections (proj_size) here")
     rows, twice = packed.data, 2 if layer.bidirectional else 1
     x = rows.tensor
     is_lstm = layer.mode == "LSTM"
     if hx is None:
-        zeros = x.new_zeros(layer.num_layers * twice, x.shape[1], layer.hidden_size)
-        states = [zeros, zeros] if is_lstm else [zeros]
+        count = layer.num_layers * twice
+        zeros = x.new_zeros(count, x.shape[1], layer.hidden_size)
+        hidden = x.new_zeros(count, x.shape[1], layer.proj_size) if layer.proj_size else zeros
+        states = [hidden, zeros] if is_lstm else [zeros]
     else:
         found = layer.permute_hidden(hx, packed.sorted_indices)
         states = list(found) if is_lstm else [found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,7 @@ _ORDER = {"lstm": [0, 3, 1, 2], "gru_reset_after": [1, 0, 2]}
 def keep_recurrent(table: dict[Any, Any]) -> None:
     """Let a decomposition table leave recurrent layers alone.
 
-    Those that project their state, of one step, or of which some outputs are dropped at random are
-    still taken apart.
+    Those of one step, or of which some outputs are dropped at random, are still taken apart.
     """
     for name in _CELLS:
         operator, overload = name.split(".")
@@ -57,10 +57,8 @@ def _where_odd(apart: Callable[..., Any]) -> Callable[..., Any]:
         both: bool,
         batch_first: bool,
     ) -> Any:
-        directions = 2 if both else 1
-        projects = len(weights) != layers * directions * (4 if biases else 2)
         steps = x.shape[1 if batch_first else 0]
-        if not projects and not (train and dropout) and steps > 1:
+        if not (train and dropout) and steps > 1:
             return NotImplemented
         return apart(
             *(x, state, weights, biases, layers, dropout, train, both, batch_first),
@@ -77,11 +75,13 @@ def _convert(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...]:
     )
     emit = importer.emit
     states = list(state) if isinstance(state, list | tuple) else [state]
-    directions, size = (2 if both else 1), (4 if biases else 2)
+    directions = 2 if both else 1
+    size = len(weights) // (layers * directions)
     given = [weights[i * size : (i + 1) * size] for i in range(layers * directions)]
     if batch_first:
         x = emit(op.permute_dims(x, [1, 0, 2]))
-    x, *ends = _all_layers(importer, cell, x, states, given, directions)
+    narrow = node.args[1][0] if size == (5 if biases else 3) else None
+    x, *ends = _all_layers(importer, cell, x, states, given, directions, narrow)
     if batch_first:
         x = emit(op.permute_dims(x, [1, 0, 2]))
     return (x, *ends)
@@ -89,13 +89,15 @@ def _convert(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...]:
 
 def _convert_with_lengths(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...]:
     """Sequences that end early: the operator of ``packed``."""
-    mode, x, lengths, states, weights, biases, both = arguments(
-        importer, node, "mode", "x", "lengths", "states", "weights", "biases", "both"
+    mode, x, lengths, states, weights, biases, layers, both = arguments(
+        importer, node, "mode", "x", "lengths", "states", "weights", "biases", "layers", "both"
     )
-    directions, size = (2 if both else 1), (4 if biases else 2)
+    directions = 2 if both else 1
+    size = len(weights) // (layers * directions)
     given = [weights[i : i + size] for i in range(0, len(weights), size)]
     ends = importer.emit(op.astype(lengths, "int32"))
-    return tuple(_all_layers(importer, _MODES[mode], x, states, given, directions, ends))
+    narrow = node.args[3][0] if size == (5 if biases else 3) else None
+    return tuple(_all_layers(importer, _MODES[mode], x, states, given, directions, narrow, ends))
 
 
 def _all_layers(
@@ -105,18 +107,101 @@ def _all_layers(
     states: Sequence[relax.Expr],
     given: Sequence[Sequence[relax.Expr]],
     directions: int,
+    narrow: fx.Node | None,
     lengths: relax.Expr | None = None,
 ) -> list[relax.Expr]:
-    """Layer upon layer: the outputs of the last one, and the last states of all."""
+    """Layer upon layer: the outputs of the last one, and the last states of all.
+
+    ``narrow`` is the state that a projecting LSTM begins with.
+    """
     emit = importer.emit
     lasts: list[list[relax.Expr]] = []
     for first in range(0, len(given), directions):
         begin = [_layers(importer, s, first, directions) for s in states]
         own = given[first : first + directions]
-        x, *after = _layer(importer, cell, x, begin, own, lengths)
+        if narrow is not None:
+            x, *after = _projecting(importer, x, begin, own, lengths, _is_zero(narrow))
+        else:
+            x, *after = _layer(importer, cell, x, begin, own, lengths)
         lasts.append(after)
     ends = [list(of_state) for of_state in zip(*lasts, strict=True)]
     return [x, *(end[0] if len(end) == 1 else emit(op.concat(end, 0)) for end in ends)]
+
+
+def _projecting(
+    importer: Importer,
+    x: relax.Expr,
+    states: list[relax.Expr],
+    given: Sequence[Sequence[relax.Expr]],
+    lengths: relax.Expr | None,
+    from_zero: bool,
+) -> list[relax.Expr]:
+    """An LSTM whose state is projected: as one whose state is not, with both matrices' product.
+
+    What it begins with may be no projection of anything, and is added to the first step's share.
+    """
+    emit = importer.emit
+    narrow, memory = states
+    across = [emit(op.permute_dims(one[-1], [1, 0])) for one in given]
+    plain = [[one[0], _product(importer, one[1], one[-1]), *one[2:-1]] for one in given]
+    first: list[relax.Expr] = []
+    for place, one in enumerate(() if from_zero else given):
+        weights = emit(op.permute_dims(_in_order(importer, "lstm", one[1]), [1, 0]))
+        first.append(emit(op.matmul(_layers(importer, narrow, place, 1), weights)))
+    zeros = emit(op.zeros(shape_of(memory), dtype_of(memory)))
+    whole, hidden, after = _layer(importer, "lstm", x, [zeros, memory], plain, lengths, first)
+    wide = shape_of(memory)[2]
+    outputs, ends = [], []
+    for place, last in enumerate(across):
+        own = whole
+        if len(given) > 1:
+            own = emit(op.strided_slice(whole, [2], [place * wide], [(place + 1) * wide]))
+        outputs.append(emit(op.matmul(own, last)))
+        ends.append(emit(op.matmul(_layers(importer, hidden, place, 1), last)))
+    return [_joined(importer, outputs, 2), _joined(importer, ends, 0), after]
+
+
+def _product(importer: Importer, one: relax.Expr, two: relax.Expr) -> relax.Expr:
+    """Of weights, rounded once."""
+    emit, dtype = importer.emit, dtype_of(one)
+    if dtype == "float16" or dtype == "bfloat16":
+        exact = [emit(op.astype(x, "float32")) for x in (one, two)]
+        return emit(op.astype(emit(op.matmul(*exact)), dtype))
+    return emit(op.matmul(one, two))
+
+
+def _at_first_steps(
+    importer: Importer,
+    first: Sequence[relax.Expr],
+    steps: int,
+    lengths: relax.Expr | None,
+) -> relax.Expr:
+    """What is added to the step with which each direction begins, and zeros for all others."""
+    emit = importer.emit
+    numbers = np.arange(steps, dtype="int32").reshape(-1, 1, 1)
+    parts = []
+    for backwards, one in enumerate(first):
+        begins: relax.Expr = relax.const((steps - 1) * backwards, "int32")
+        if backwards and lengths is not None:
+            last = emit(op.subtract(lengths, relax.const(1, "int32")))
+            begins = emit(op.reshape(last, [1, -1, 1]))
+        here = emit(op.equal(relax.const(numbers, "int32"), begins))
+        parts.append(emit(op.where(here, one, relax.const(0, dtype_of(one)))))
+    return _joined(importer, parts, 2)
+
+
+def _joined(importer: Importer, parts: list[relax.Expr], axis: int) -> relax.Expr:
+    return parts[0] if len(parts) == 1 else importer.emit(op.concat(parts, axis))
+
+
+def _in_order(importer: Importer, cell: str, tensor: relax.Expr) -> relax.Expr:
+    """Rows of a weight or a bias, gate by gate as the operator has them."""
+    order = _ORDER.get(cell)
+    if order is None:
+        return tensor
+    hidden = shape_of(tensor)[0] // len(order)
+    rows = np.concatenate([np.arange(g * hidden, (g + 1) * hidden) for g in order])
+    return importer.emit(op.take(tensor, relax.const(rows, "int64"), 0))
 
 
 def _layer(
@@ -126,6 +211,7 @@ def _layer(
     states: list[relax.Expr],
     given: Sequence[Sequence[relax.Expr]],
     lengths: relax.Expr | None,
+    first: Sequence[relax.Expr] = (),
 ) -> list[relax.Expr]:
     """All steps of one layer: outputs (steps, batch, directions * hidden) and the last states.
 
@@ -143,19 +229,11 @@ def _layer(
         For each direction: the weights of the input and of the state, and their biases.
     lengths : relax.Expr, optional
         Of the sequences, where some end early.
+    first : sequence of relax.Expr
+        What is added to the input's share of the first step, for each direction; or nothing.
     """
-    emit = importer.emit
-    order, hidden = _ORDER.get(cell), shape_of(given[0][1])[1]
-
-    def in_order(tensor: relax.Expr) -> relax.Expr:
-        if order is None:
-            return tensor
-        rows = np.concatenate([np.arange(g * hidden, (g + 1) * hidden) for g in order])
-        return emit(op.take(tensor, relax.const(rows, "int64"), 0))
-
-    def joined(parts: list[relax.Expr], axis: int) -> relax.Expr:
-        return parts[0] if len(parts) == 1 else emit(op.concat(parts, axis))
-
+    emit, hidden = importer.emit, shape_of(given[0][1])[1]
+    in_order, joined = partial(_in_order, importer, cell), partial(_joined, importer)
     own = joined([in_order(one[0]) for one in given], 0)
     taken = emit(op.matmul(x, emit(op.permute_dims(own, [1, 0]))))
     across = [emit(op.permute_dims(in_order(one[1]), [1, 0])) for one in given]
@@ -172,6 +250,9 @@ def _layer(
     elif resets_after:
         dtype = dtype_of(x)
         operands.append(relax.const(np.zeros((len(given), hidden)).astype(dtype), dtype))
+    if first:
+        extra = _at_first_steps(importer, first, shape_of(x)[0], lengths)
+        operands[0] = emit(op.add(operands[0], extra))
     if lengths is not None:
         operands.append(lengths)
     direction = "forward" if len(given) == 1 else "bidirectional"
@@ -180,6 +261,12 @@ def _layer(
     steps, batch, _ = shape_of(x)
     whole = emit(op.permute_dims(whole, [0, 2, 1, 3]))
     return [emit(op.reshape(whole, [steps, batch, len(given) * hidden])), *last]
+
+
+def _is_zero(node: fx.Node) -> bool:
+    """Whether a state is what a layer begins with that is given none."""
+    name = getattr(node.target, "__name__", "")
+    return name == "zeros.default" or (name == "full.default" and node.args[1] == 0)
 
 
 def _early(importer: Importer, bias: relax.Expr, hidden: int, resets_after: bool) -> relax.Expr:

@@ -43,24 +43,25 @@ def test_shapes_are_those_that_pytorch_computes(name: str, both: bool, first: bo
     assert found == shapes(layer(x))
 
 
-@pytest.mark.parametrize("name", ["lstm", "gru", "tanh"])
+@pytest.mark.parametrize("name", ["lstm", "projected", "gru", "tanh"])
 def test_steps_by_the_ten_thousand_are_not_gone_through(name: str) -> None:
     from torch._decomp import decomposition_table
 
-    operator = getattr(torch.ops.aten, {"tanh": "rnn_tanh"}.get(name, name)).input
+    named = {"tanh": "rnn_tanh", "projected": "lstm"}
+    operator = getattr(torch.ops.aten, named.get(name, name)).input
     before = dict(operator.py_kernels), decomposition_table[operator]
     torch.manual_seed(3)
     layer, x = LAYERS[name](num_layers=2, batch_first=True).eval(), torch.randn(1, 10_000, 4)
     model = load_model(layer, example_inputs=(x,))
     assert (dict(operator.py_kernels), decomposition_table[operator]) == before
-    assert model.outputs[0].shape == (1, 10_000, 6)
+    assert model.outputs[0].shape == (1, 10_000, 3 if name == "projected" else 6)
     found = evaluate(normalize(model.mod), [x.numpy()])
     with torch.no_grad():
         want = layer(x)[0].numpy()
     np.testing.assert_allclose(found[0], want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["lstm", "gru", "relu"])
+@pytest.mark.parametrize("name", ["lstm", "projected", "gru", "relu"])
 @pytest.mark.parametrize("both", [False, True])
 def test_how_many_steps_there_are_may_stay_open(name: str, both: bool) -> None:
     from collage.importers.torch import export_module

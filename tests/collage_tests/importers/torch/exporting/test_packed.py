@@ -62,7 +62,8 @@ def _steps_first(net: Any, x: Any, lengths: Any) -> Any:
 def _with_states(net: Any, x: Any, lengths: Any) -> Any:
     packed = rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     start = x[:, 0, :1].repeat(2, 1, 6).contiguous()
-    found, last = net.layer(packed, (start, start + 1))
+    narrow = start[:, :, : net.layer.proj_size or 6].contiguous()
+    found, last = net.layer(packed, (narrow, start + 1))
     return rnn.pad_packed_sequence(found, batch_first=True)[0], *last
 
 
@@ -91,6 +92,8 @@ CASES = {
     "RNN of relu": (lambda: nn.RNN(5, 6, nonlinearity="relu"), _all),
     "steps first": (lambda: nn.LSTM(5, 6), _steps_first),
     "states": (lambda: nn.LSTM(5, 6, bidirectional=True), _with_states),
+    "projections": (lambda: nn.LSTM(5, 6, 2, bidirectional=True, proj_size=3), _all),
+    "projected states": (lambda: nn.LSTM(5, 6, bidirectional=True, proj_size=3), _with_states),
     "row by row": (lambda: nn.GRU(5, 6), _row_by_row),
     "known lengths": (lambda: nn.GRU(5, 6), _known_lengths),
     "one step": (lambda: nn.LSTM(5, 6, bidirectional=True), _one_step),
@@ -160,11 +163,6 @@ def test_what_the_number_of_rows_decides_is_refused() -> None:
     packed = rnn.pack_padded_sequence(rows(7, 3, 5), torch.tensor([7, 4, 2]))
     with pytest.raises(ModelError, match="let it take the padded tensor and the lengths"):
         load_model(nn.GRU(5, 6), example_inputs=(packed,))
-    with pytest.raises(ModelError, match=r"\(proj_size\)"):
-        load_model(
-            Packing(nn.LSTM(5, 6, proj_size=3), _all),
-            example_inputs=(rows(3, 7, 5), _lengths(3, 7)),
-        )
     # PyTorch packs as before.
     assert rnn.pack_padded_sequence(rows(7, 3, 5), torch.tensor([7, 4, 2])).data.shape == (13, 5)
 

@@ -23,6 +23,10 @@ _LAYERS: dict[str, tuple[type, dict[str, Any]]] = {
     "gru without biases": (nn.GRU, {"bias": False, "bidirectional": True}),
     "rnn": (nn.RNN, {"bidirectional": True, "batch_first": True}),
     "rnn of relus": (nn.RNN, {"nonlinearity": "relu", "num_layers": 2}),
+    "lstm with projections": (nn.LSTM, {"num_layers": 2, "bidirectional": True, "proj_size": 4}),
+    "lstm with projections and no biases": (
+        *(nn.LSTM, {"bias": False, "proj_size": 3, "batch_first": True}),
+    ),
     "lstm with dropout": (nn.LSTM, {"num_layers": 2, "dropout": 0.5}),
 }
 
@@ -49,26 +53,23 @@ def test_a_layer_is_one_operator(name: str) -> None:
     assert not operators & {"sigmoid", "tanh"}
 
 
-def test_states_that_are_given() -> None:
+@pytest.mark.parametrize("narrow", [0, 4])
+def test_states_that_are_given(narrow: int) -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.lstm = nn.LSTM(6, 9, num_layers=2, bidirectional=True)
+            self.lstm = nn.LSTM(6, 9, num_layers=2, bidirectional=True, proj_size=narrow)
 
         def forward(self, x: Any, h: Any, c: Any) -> Any:
             return self.lstm(x, (h, c))
 
-    states = torch.randn(4, 3, 9), torch.randn(4, 3, 9)
+    states = torch.randn(4, 3, narrow or 9), torch.randn(4, 3, 9)
     assert "collage.recurrent" in compare(Net(), torch.randn(5, 3, 6), *states)
 
 
 @pytest.mark.parametrize("shape", [(5, 6), (1, 3, 6)])
 def test_one_sequence_and_one_step(shape: tuple[int, ...]) -> None:
     compare(nn.GRU(6, 9), torch.randn(shape))
-
-
-def test_projected_states_are_taken_apart() -> None:
-    assert "collage.recurrent" not in compare(nn.LSTM(6, 9, proj_size=4), torch.randn(5, 3, 6))
 
 
 def test_cells_that_a_loop_calls() -> None:
