@@ -4,8 +4,8 @@
 # (default .gpu, which git ignores). TVM_BUNDLE holds tvm-gpu.tar and setup.sh, which bring TVM for
 # Python 3.12 there; it may be OUT itself. There: source OUT/setup.sh && bash scripts/gpu_check.sh
 #
-# Adds OUT/collage-gpu.tar.xz: cuDNN's C++ frontend headers, CUTLASS's example 41 (its fused
-# attention, which is headers), and wheels of small Python packages, used only where one is missing.
+# Adds OUT/collage-gpu.tar.xz: CUTLASS's example 41 (its fused attention, which is headers), and
+# wheels of small Python packages, used only where one is missing.
 # PyTorch, cuBLAS, cuDNN and CUDA's compiler are expected there, TensorRT is not.
 # And OUT/zoo.tar.xz: the packages that build the networks of benchmarks/zoo, which are all Python;
 # torchvision and transformers are expected there.
@@ -36,8 +36,7 @@ download "$work/site/wheels" 'typer>=0.12,<1' 'click>=8' 'shellingham>=1.5' 'ann
   'filelock>=3.12,<5' 'threadpoolctl>=3.5,<4' 'jinja2>=3.1,<4' 'markupsafe>=2' 'msgspec>=0.19,<1' \
   'pytest>=8,<10' 'pytest-timeout>=2.3,<3' 'pluggy>=1.6,<2' 'iniconfig>=2'
 # The same bounds as the extra [cuda].
-download "$work/download" 'nvidia-cudnn-frontend>=1.18,<1.29' 'nvidia-cutlass>=4.2,<4.3'
-unzip -q "$work"/download/nvidia_cudnn_frontend-*.whl 'include/*' -d "$work/site"
+download "$work/download" 'nvidia-cutlass>=4.2,<4.3'
 unzip -q "$work"/download/nvidia_cutlass-*.whl \
   'cutlass_library/source/examples/41_fused_multi_head_attention/*' -d "$work/cutlass"
 mkdir -p "$work/site/cutlass"

@@ -41,7 +41,7 @@ from collage.backends.toolchain.compiling import Compilation
 
 
 class CudnnBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries, Tunable):
-    """Graphs of cuDNN's graph API, through the C++ headers of its frontend.
+    """Graphs of cuDNN's graph API.
 
     Examples
     --------
@@ -101,11 +101,7 @@ class CudnnBackend(ExternalBackend, HoldsMemory, Precompiles, RequiresLibraries,
 
 def _versions() -> Mapping[str, str]:
     found = find_installation()
-    return {
-        "cudnn": found.version,
-        "cudnn_frontend": found.frontend_version,
-        "cudart": cuda_toolkit.cudart().version,
-    }
+    return {"cudnn": found.version, "cudart": cuda_toolkit.cudart().version}
 
 
 def _capability(target: BackendTarget) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from collage.backends.contract import BuildContext, LibraryRequirement
 from collage.backends.contract.errors import BackendUnavailableError
 from collage.backends.toolchain import compiling, cuda_toolkit
-from collage.backends.toolchain.installed_library import header_version
+from collage.backends.toolchain.installed_library import InstalledLibrary, header_version
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 SONAME = "libcudnn.so.9"
@@ -20,33 +19,20 @@ SOURCES = ("cudnn_program.cc", "cudnn_entry.cc")
 PLANNER = "cudnn_planner.cc"
 """The program that builds plans where there is a GPU."""
 
-HEADERS = ("collage_cudnn.h", "cudnn_program.h", "cudnn_graph.h", "cudnn_step.h")
+HEADERS = (
+    "collage_cudnn.h",
+    "cudnn_program.h",
+    "cudnn_descriptor.h",
+    "cudnn_operations.h",
+    "cudnn_attention.h",
+    "cudnn_graph.h",
+    "cudnn_plan.h",
+    "cudnn_step.h",
+)
 
 
-@dataclass(frozen=True)
-class Installation:
-    """cuDNN on this machine.
-
-    Attributes
-    ----------
-    include : Path
-        Folder of ``cudnn.h``.
-    frontend : Path
-        Folder of ``cudnn_frontend.h``.
-    nvrtc : Path
-        Folder of ``nvrtc.h``, which the frontend includes; nothing of it is used.
-    library : Path
-        ``libcudnn.so.9``. It loads the ``libcudnn_*.so.9`` beside it as it needs them.
-    version, frontend_version : str
-        For example ``9.28.0`` and ``1.32.0``.
-    """
-
-    include: Path
-    frontend: Path
-    nvrtc: Path
-    library: Path
-    version: str
-    frontend_version: str
+class Installation(InstalledLibrary):
+    """cuDNN on this machine: ``cudnn.h``, and the library, which loads the others beside it."""
 
     def requirement(self) -> LibraryRequirement:
         """What a compiled model needs: the library, from a folder with all of its parts.
@@ -67,23 +53,16 @@ def find_installation() -> Installation:
     BackendUnavailableError
         When a part of it is missing; names it and the line that mends it.
     """
-    headers = ("cudnn.h", "cudnn_frontend.h", "nvrtc.h")
-    found = {header: cuda_toolkit.find_header_dir(header) for header in headers}
-    found[SONAME] = cuda_toolkit.find_library(SONAME)
-    missing = [name for name, path in found.items() if path is None]
-    if missing:
+    include, library = cuda_toolkit.find_header_dir("cudnn.h"), cuda_toolkit.find_library(SONAME)
+    if include is None or library is None:
+        missing = [name for name, path in (("cudnn.h", include), (SONAME, library)) if path is None]
         raise BackendUnavailableError(
             f"{', '.join(missing)} not found", remedy=cuda_toolkit.REMEDY, value=tuple(missing)
         )
-    include, frontend, nvrtc, library = (path for path in found.values() if path is not None)
-    return Installation(
-        include,
-        frontend,
-        nvrtc,
-        library,
-        header_version(include / "cudnn_version.h", "CUDNN_{}", ("MAJOR", "MINOR", "PATCHLEVEL")),
-        header_version(frontend / "cudnn_frontend_version.h", "CUDNN_FRONTEND_{}_VERSION"),
+    version = header_version(
+        include / "cudnn_version.h", "CUDNN_{}", ("MAJOR", "MINOR", "PATCHLEVEL")
     )
+    return Installation(include, library, version)
 
 
 def compile_source(name: str, installation: Installation, context: BuildContext) -> Path:
@@ -133,12 +112,11 @@ def source_compilation(
     """
     toolkit = cuda_toolkit.find_toolkit()
     flags = [
-        # Kernels and plans are cuDNN's; the frontend's many templates compile faster this way.
+        # Kernels and plans are cuDNN's, and the first call waits for no more than a second.
         *("-O1", "-DNDEBUG", "-fvisibility=hidden", "-fvisibility-inlines-hidden"),
         f"-I{TEMPLATES}",
         *compiling.ffi_include_flags(),
-        *("-isystem", str(installation.frontend), "-isystem", str(installation.include)),
-        *("-isystem", str(toolkit.include), "-isystem", str(installation.nvrtc)),
+        *("-isystem", str(installation.include), "-isystem", str(toolkit.include)),
         # In the name of the object, as the headers of another version may lie at the same place.
         f"-DCOLLAGE_CUDNN_BUILT_WITH={_macro(installation, toolkit.version)}",
     ]
@@ -148,5 +126,4 @@ def source_compilation(
 
 
 def _macro(installation: Installation, toolkit: str) -> str:
-    parts = (installation.version, installation.frontend_version, toolkit)
-    return "_".join(part.replace(".", "_") for part in parts)
+    return "_".join(part.replace(".", "_") for part in (installation.version, toolkit))

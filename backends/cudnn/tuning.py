@@ -35,7 +35,7 @@ from collage.backends.devices import CUDA
 from collage.backends.storage import TuningRecord, TuningStage, TuningStore, exclusive
 from collage.backends.toolchain import compiling, cuda_toolkit
 
-SCHEMA = 1
+SCHEMA = 2
 """Of this backend's records in the tuning store."""
 
 NO_DEVICE = 3
@@ -144,7 +144,6 @@ class _Planning(TuningStage[Graph, Plan]):
             "graph": question.fields(),
             "options": dataclasses.asdict(self._options),
             "cudnn": self._installation.version,
-            "frontend": self._installation.frontend_version,
             "program": _program_digest(),
         }
 

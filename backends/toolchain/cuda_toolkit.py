@@ -141,7 +141,7 @@ def find_library(soname: str) -> Path | None:
 
 
 def find_header_dir(header: str) -> Path | None:
-    """The folder of a header, for example ``cublasLt.h`` or ``cudnn_frontend.h``.
+    """The folder of a header, for example ``cublasLt.h`` or ``cudnn.h``.
 
     Looks in the wheels, in the ``include`` folder of the environment and in the toolkit.
     """

@@ -123,7 +123,7 @@ def toolkit() -> dict[str, Any]:
         facts["nvcc"] = str(cuda_toolkit.find_toolkit())
     except Exception as err:  # noqa: BLE001 - the rest may be there all the same
         facts["nvcc"] = f"{type(err).__name__}: {err}"
-    for header in ("cublasLt.h", "cudnn.h", "cudnn_frontend.h", "cutlass/cutlass.h"):
+    for header in ("cublasLt.h", "cudnn.h", "cutlass/cutlass.h"):
         facts[header] = str(cuda_toolkit.find_header_dir(header))
     for soname, version in (
         ("libcudart.so.13", "cudaRuntimeGetVersion"),

@@ -68,7 +68,7 @@ Program* prepare_program(collage_cudnn_shared& shared, Device& state, int device
   const cudnnHandle_t handle = prepare_handle(state, stream);
   std::unique_ptr<Program> program =
       collage_cudnn::load(handle, *shared.graph, shared.plan, shared.plan_bytes);
-  if (program == nullptr) program = collage_cudnn::build(handle, *shared.graph, false);
+  if (program == nullptr) program = collage_cudnn::build({handle}, *shared.graph, false);
   shared.programs[device] = program.release();
   return static_cast<Program*>(shared.programs[device]);
 }

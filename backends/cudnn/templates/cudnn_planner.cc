@@ -2,8 +2,8 @@
  *
  *     planner FOLDER ARCH MEASURED FIRST STEP
  *
- * writes, for each STEP-th graph n from FIRST on, FOLDER/n.plan and FOLDER/n.txt (the workspace's bytes and the engines), or
- * FOLDER/n.error. Exit status 3: there is no GPU of this architecture, and nothing was written.
+ * writes, for each STEP-th graph n from FIRST on, FOLDER/n.plan and FOLDER/n.txt (the workspace's
+ * bytes and the engines), or FOLDER/n.error. Exit status 3: there is no GPU of this architecture, and nothing was written.
  */
 #include <cuda_runtime.h>
 
@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     for (int n = first; n < collage_cudnn_num_graphs; n += step) {
       const std::string stem = folder + "/" + std::to_string(n);
       try {
-        const auto program = collage_cudnn::build(handle, *collage_cudnn_graphs[n], measured);
+        const auto program = collage_cudnn::build({handle}, *collage_cudnn_graphs[n], measured);
         const auto plan = program->save();
         write(stem + ".plan", plan.data(), plan.size());
         write(stem + ".txt",

@@ -1,5 +1,7 @@
 #include "cudnn_program.h"
 
+#include <cuda_runtime.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -13,13 +15,25 @@ constexpr int kTimedRuns = 10;
 constexpr int kTimedRounds = 5;
 constexpr size_t kAlignment = 256;
 
+void check_cuda(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) throw Failure(std::string(what) + ": " + cudaGetErrorString(status));
+}
+
+size_t num_bytes(const collage_cudnn_tensor& tensor) {
+  size_t bytes = tensor.dtype == COLLAGE_CUDNN_FLOAT32 ? 4 : 2;
+  for (int axis = 0; axis < tensor.rank; ++axis) bytes *= static_cast<size_t>(tensor.dims[axis]);
+  return bytes;
+}
+
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/* Another one where plans are written otherwise. */
+constexpr char kMagic[] = "CLGCDNN2";
 
 /* What a plan depends on besides its graph. */
 struct PlanHeader {
   char magic[8];
   int64_t cudnn_version;
-  int64_t frontend_version;
   char device[128];
   int32_t compute_capability;
   int32_t multiprocessors;
@@ -37,13 +51,12 @@ struct StepHeader {
 
 PlanHeader current_header() {
   PlanHeader header{};
-  std::memcpy(header.magic, "CLGCDNN1", sizeof(header.magic));
+  std::memcpy(header.magic, "CLGCDNN2", sizeof(header.magic));
   header.cudnn_version = static_cast<int64_t>(cudnnGetVersion());
-  header.frontend_version = CUDNN_FRONTEND_VERSION;
   int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
   std::strncpy(header.device, properties.name, sizeof(header.device) - 1);
   header.compute_capability = properties.major * 10 + properties.minor;
   header.multiprocessors = properties.multiProcessorCount;
@@ -111,7 +124,7 @@ class GraphProgram : public Program {
     };
     append(&header, sizeof(header));
     for (const auto& step : steps_) {
-      const std::vector<uint8_t> data = step->save();
+      const std::vector<unsigned char> data = step->save();
       const StepHeader head{step->first(), step->last(), step->kind(), 0, data.size()};
       append(&head, sizeof(head));
       append(data.data(), data.size());
@@ -137,8 +150,8 @@ class TimingBuffers {
       const collage_cudnn_tensor& tensor = source.tensors[n];
       if (tensor.slot >= 0) slots_[static_cast<size_t>(tensor.slot)] = allocate(num_bytes(tensor));
     }
-    check(cudaEventCreate(&start_), "cudaEventCreate");
-    check(cudaEventCreate(&stop_), "cudaEventCreate");
+    check_cuda(cudaEventCreate(&start_), "cudaEventCreate");
+    check_cuda(cudaEventCreate(&stop_), "cudaEventCreate");
   }
   TimingBuffers(const TimingBuffers&) = delete;
   TimingBuffers& operator=(const TimingBuffers&) = delete;
@@ -160,13 +173,13 @@ class TimingBuffers {
     try {
       program.run(handle, binding, slots_.data(), workspace);
       for (int round = 0; round < kTimedRounds; ++round) {
-        check(cudaEventRecord(start_, stream), "cudaEventRecord");
+        check_cuda(cudaEventRecord(start_, stream), "cudaEventRecord");
         for (int n = 0; n < kTimedRuns; ++n)
           program.run(handle, binding, slots_.data(), workspace);
-        check(cudaEventRecord(stop_, stream), "cudaEventRecord");
-        check(cudaEventSynchronize(stop_), "cudaEventSynchronize");
+        check_cuda(cudaEventRecord(stop_, stream), "cudaEventRecord");
+        check_cuda(cudaEventSynchronize(stop_), "cudaEventSynchronize");
         float ms = 0;
-        check(cudaEventElapsedTime(&ms, start_, stop_), "cudaEventElapsedTime");
+        check_cuda(cudaEventElapsedTime(&ms, start_, stop_), "cudaEventElapsedTime");
         best = std::min(best, ms / kTimedRuns);
       }
     } catch (const Failure&) {
@@ -185,10 +198,10 @@ class TimingBuffers {
 
   void* allocate(size_t bytes) {
     void* data = nullptr;
-    check(cudaMalloc(&data, bytes), "cudaMalloc");
+    check_cuda(cudaMalloc(&data, bytes), "cudaMalloc");
     owned_.push_back(data);
     // About 1.06 in float16, 0.0115 in float32 and bfloat16.
-    check(cudaMemset(data, 0x3c, bytes), "cudaMemset");
+    check_cuda(cudaMemset(data, 0x3c, bytes), "cudaMemset");
     return data;
   }
 
@@ -202,36 +215,36 @@ class TimingBuffers {
 };
 
 /* Plans operations `first` up to `last` as one step of the program. */
-void build_step(cudnnHandle_t handle, GraphProgram& program, const collage_cudnn_graph& source,
+void build_step(const Device& device, GraphProgram& program, const collage_cudnn_graph& source,
                 int first, int last, TimingBuffers* buffers) {
   Step& step = program.add(first, last, StepKind::kGraph);
-  const auto plan = [&](bool composite) {
-    step.build(handle, composite);
+  const auto plan = [&](bool spelled_out) {
     // A part of a split graph cannot be timed by itself, as its inputs come from the part before.
     if (buffers != nullptr && first == 0 && last == source.num_operations)
-      step.choose_fastest([&] { return buffers->time(handle, program); });
+      step.choose_fastest(device, spelled_out,
+                          [&] { return buffers->time(device.handle, program); });
     else
-      step.choose();
+      step.choose(device, spelled_out);
   };
   try {
     plan(false);
   } catch (const std::exception& error) {
     if (!is_attention(source.operations[first])) throw;
-    const std::string unified = error.what();
+    const std::string as_one = error.what();
     try {
       plan(true);
     } catch (const std::exception& other) {
-      throw Failure(unified + "; spelled out: " + other.what());
+      throw Failure(as_one + "; spelled out: " + other.what());
     }
   }
 }
 
-std::unique_ptr<GraphProgram> build_parts(cudnnHandle_t handle, const collage_cudnn_graph& source,
+std::unique_ptr<GraphProgram> build_parts(const Device& device, const collage_cudnn_graph& source,
                                           const std::vector<int>& ends, TimingBuffers* buffers) {
   auto program = std::make_unique<GraphProgram>(source);
   int first = 0;
   for (const int last : ends) {
-    build_step(handle, *program, source, first, last, buffers);
+    build_step(device, *program, source, first, last, buffers);
     first = last;
   }
   program->finish();
@@ -253,19 +266,19 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
-std::unique_ptr<Program> build(cudnnHandle_t handle, const collage_cudnn_graph& graph,
+std::unique_ptr<Program> build(const Device& device, const collage_cudnn_graph& graph,
                                bool measured) {
   const int count = graph.num_operations;
   if (graph.operations[0].kind == COLLAGE_CUDNN_SOFTMAX) return softmax_program(graph);
   std::unique_ptr<TimingBuffers> buffers;
   if (measured) buffers = std::make_unique<TimingBuffers>(graph);
   try {
-    return build_parts(handle, graph, {count}, buffers.get());
+    return build_parts(device, graph, {count}, buffers.get());
   } catch (const std::exception& error) {
     const std::string whole = one_line(error.what());
     if (graph.split == 0 || count == 1) throw Failure(whole);
     try {
-      return build_parts(handle, graph, {1, count}, nullptr);
+      return build_parts(device, graph, {1, count}, nullptr);
     } catch (const std::exception& other) {
       throw Failure(whole + "; split: " + one_line(other.what()));
     }
@@ -277,6 +290,7 @@ std::unique_ptr<Program> load(cudnnHandle_t handle, const collage_cudnn_graph& g
   PlanHeader header{};
   if (bytes < sizeof(header)) return nullptr;
   std::memcpy(&header, plan, sizeof(header));
+  if (std::memcmp(header.magic, kMagic, sizeof(header.magic)) != 0) return nullptr;
   PlanHeader wanted = current_header();
   wanted.num_steps = header.num_steps;
   if (std::memcmp(&header, &wanted, sizeof(header)) != 0) return nullptr;
@@ -296,7 +310,7 @@ std::unique_ptr<Program> load(cudnnHandle_t handle, const collage_cudnn_graph& g
       if (head.kind == StepKind::kSoftmaxForward)
         step.build_softmax();
       else
-        step.load(handle, std::vector<uint8_t>(at, at + head.bytes));
+        step.load({handle}, std::vector<unsigned char>(at, at + head.bytes));
       at += head.bytes;
     }
     program->finish();

@@ -6,7 +6,7 @@
 #ifndef COLLAGE_CUDNN_PROGRAM_H_
 #define COLLAGE_CUDNN_PROGRAM_H_
 
-#include <cudnn.h>
+#include <cudnn_backend.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +30,12 @@ class Binding {
   virtual ~Binding() = default;
 };
 
+/* What plans are for: the handle's device, or one that is described and need not be here. */
+struct Device {
+  cudnnHandle_t handle = nullptr;
+  cudnnBackendDescriptor_t properties = nullptr;
+};
+
 class Program {
  public:
   virtual ~Program() = default;
@@ -44,9 +50,9 @@ class Program {
   virtual std::vector<unsigned char> save() const = 0;
 };
 
-/* Builds the plans on the current device: the first that cuDNN's heuristics propose and that
- * can be built, or, where `measured`, the fastest of the first `kMeasuredPlans`. */
-std::unique_ptr<Program> build(cudnnHandle_t handle, const collage_cudnn_graph& graph,
+/* Builds the plans: the first that cuDNN's heuristics propose and that can be built, or, where
+ * `measured`, the fastest of the first few, timed on the current device. */
+std::unique_ptr<Program> build(const Device& device, const collage_cudnn_graph& graph,
                                bool measured);
 
 /* The program that `save` wrote, or null when it was built with another version of cuDNN or for

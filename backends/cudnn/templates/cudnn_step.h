@@ -2,58 +2,47 @@
 #ifndef COLLAGE_CUDNN_STEP_H_
 #define COLLAGE_CUDNN_STEP_H_
 
-#include <memory>
+#include <cudnn.h>
+
+#include <cstring>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "cudnn_graph.h"
+#include "cudnn_plan.h"
 
 namespace collage_cudnn {
-namespace {
+
+/* Plans that are built and timed where the fastest one is asked for. */
+constexpr int kMeasuredPlans = 12;
 
 /* A finished descriptor that binds pointers to a plan. */
 class VariantPack {
  public:
-  VariantPack() = default;
-  VariantPack(const VariantPack&) = delete;
-  VariantPack& operator=(const VariantPack&) = delete;
-  ~VariantPack() { reset(); }
-
-  void bind(std::vector<void*> pointers, const std::vector<int64_t>& uids, void* workspace) {
-    reset();
-    check(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &descriptor_),
-          "creating a variant pack");
-    const auto count = static_cast<int64_t>(uids.size());
-    check(cudnnBackendSetAttribute(descriptor_, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-                                   CUDNN_TYPE_VOID_PTR, count, pointers.data()),
-          "binding pointers");
-    check(cudnnBackendSetAttribute(descriptor_, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
-                                   CUDNN_TYPE_INT64, count, uids.data()),
-          "binding tensors");
-    check(cudnnBackendSetAttribute(descriptor_, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
-                                   CUDNN_TYPE_VOID_PTR, 1, &workspace),
-          "binding the workspace");
-    check(cudnnBackendFinalize(descriptor_), "finishing a variant pack");
-    pointers_ = std::move(pointers);
+  void bind(const std::vector<int64_t>& uids, const std::vector<void*>& pointers,
+            void* workspace) {
+    Descriptor made(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    made.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, pointers)
+        .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids)
+        .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace)
+        .finish("binding pointers");
+    descriptor_ = std::move(made);
+    pointers_ = pointers;
     workspace_ = workspace;
   }
 
   bool is_bound_to(const std::vector<void*>& pointers, const void* workspace) const {
-    return descriptor_ != nullptr && workspace == workspace_ && pointers == pointers_;
+    return descriptor_ && workspace == workspace_ && pointers == pointers_;
   }
 
-  cudnnBackendDescriptor_t get() const { return descriptor_; }
+  cudnnBackendDescriptor_t raw() const { return descriptor_->raw(); }
 
  private:
-  cudnnBackendDescriptor_t descriptor_ = nullptr;
+  std::optional<Descriptor> descriptor_;
   std::vector<void*> pointers_;
   void* workspace_ = nullptr;
-
-  void reset() {
-    if (descriptor_ != nullptr) cudnnBackendDestroyDescriptor(descriptor_);
-    descriptor_ = nullptr;
-  }
 };
 
 struct PackBinding : Binding {
@@ -70,30 +59,40 @@ class Step {
   Step(const collage_cudnn_graph& source, int first, int last, StepKind kind)
       : source_(source), first_(first), last_(last), kind_(kind) {}
 
-  void build(cudnnHandle_t handle, bool composite) {
-    graph_ = std::make_unique<PlanGraph>(source_, first_, last_);
-    graph_->plan(handle, composite);
+  /* The first proposed plan that can be built. */
+  void choose(const Device& device, bool spelled_out) {
+    try_plans(device, spelled_out, [](int) { return false; });
   }
 
-  void choose() {
-    graph_->choose();
-    finish();
-  }
-
+  /* The fastest of the first few. */
   template <typename Time>
-  void choose_fastest(Time time) {
-    graph_->choose_fastest([&] {
-      finish();
-      return time();
+  void choose_fastest(const Device& device, bool spelled_out, Time time) {
+    std::optional<Plan> fastest;
+    float least = std::numeric_limits<float>::max();
+    try_plans(device, spelled_out, [&](int built) {
+      const float ms = time();
+      if (ms < least) {
+        least = ms;
+        fastest = std::move(plan_);
+      }
+      return built < kMeasuredPlans;
     });
-    finish();
+    if (!fastest) throw Failure("no plan could be run");
+    use(std::move(*fastest));
   }
 
-  void load(cudnnHandle_t handle, const std::vector<uint8_t>& data) {
-    graph_ = std::make_unique<PlanGraph>(source_, first_, last_);
-    // The first call follows at once, so the frontend need not warm the plan up.
-    check(graph_->deserialize(handle, data, true, false), "reading a plan");
-    finish();
+  void load(const Device& device, const std::vector<unsigned char>& data) {
+    uint64_t count = 0;
+    if (data.size() < sizeof(count)) throw Failure("a plan is cut short");
+    std::memcpy(&count, data.data(), sizeof(count));
+    const size_t head = sizeof(count) + count * sizeof(Argument);
+    if (count > data.size() || data.size() < head) throw Failure("a plan is cut short");
+    std::vector<Argument> arguments(count);
+    std::memcpy(arguments.data(), data.data() + sizeof(count), count * sizeof(Argument));
+    for (const Argument& argument : arguments)
+      if (argument.tensor >= source_.num_tensors) throw Failure("a plan of another graph");
+    const std::string text(data.begin() + static_cast<std::ptrdiff_t>(head), data.end());
+    use(Plan(text, std::move(arguments), device));
   }
 
   /* A plain function of cuDNN's: rows of the last dimension. */
@@ -102,16 +101,23 @@ class Step {
     const int64_t columns = x.dims[x.rank - 1];
     int64_t rows = 1;
     for (int axis = 0; axis + 1 < x.rank; ++axis) rows *= x.dims[axis];
-    constexpr cudnnDataType_t kTypes[] = {CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16, CUDNN_DATA_FLOAT};
     check(cudnnCreateTensorDescriptor(&softmax_), "creating a tensor descriptor");
-    check(cudnnSetTensor4dDescriptor(softmax_, CUDNN_TENSOR_NCHW, kTypes[x.dtype],
+    check(cudnnSetTensor4dDescriptor(softmax_, CUDNN_TENSOR_NCHW, data_type(x.dtype),
                                      static_cast<int>(rows), static_cast<int>(columns), 1, 1),
           "describing softmax");
   }
 
-  std::vector<uint8_t> save() const {
-    std::vector<uint8_t> data;
-    if (kind_ == StepKind::kGraph) check(graph_->serialize(data, false), "writing a plan");
+  /* What `load` takes: the number of arguments, they, and cuDNN's text. */
+  std::vector<unsigned char> save() const {
+    std::vector<unsigned char> data;
+    if (kind_ != StepKind::kGraph) return data;
+    const std::string text = plan_->text();
+    const std::vector<Argument>& arguments = plan_->arguments();
+    const uint64_t count = arguments.size();
+    data.resize(sizeof(count) + count * sizeof(Argument));
+    std::memcpy(data.data(), &count, sizeof(count));
+    std::memcpy(data.data() + sizeof(count), arguments.data(), count * sizeof(Argument));
+    data.insert(data.end(), text.begin(), text.end());
     return data;
   }
 
@@ -120,7 +126,7 @@ class Step {
   StepKind kind() const { return kind_; }
   size_t workspace_bytes() const { return workspace_bytes_; }
   std::string describe() const {
-    return kind_ == StepKind::kGraph ? graph_->engine() : "cudnnSoftmaxForward";
+    return kind_ == StepKind::kGraph ? plan_->name() : "cudnnSoftmaxForward";
   }
 
   /* `tensors`: a pointer per tensor of the source. */
@@ -135,21 +141,12 @@ class Step {
             "running softmax");
       return;
     }
-    const auto& layout = graph_->varpack_template;
-    if (!plain_) {
-      // The frontend moves data of its own before the engine runs.
-      scratch.clear();
-      for (const int slot : layout.user_slots)
-        scratch.push_back(tensors[layout.all_uids[static_cast<size_t>(slot)] - 1]);
-      check(graph_->execute(handle, scratch.data(), static_cast<int>(scratch.size()), workspace),
-            "running");
-      return;
-    }
-    scratch = layout.template_ptrs;
-    for (const int slot : layout.user_slots)
-      scratch[static_cast<size_t>(slot)] = tensors[layout.all_uids[static_cast<size_t>(slot)] - 1];
-    if (!pack.is_bound_to(scratch, workspace)) pack.bind(scratch, layout.all_uids, workspace);
-    check(cudnnBackendExecute(handle, graph_->plan_descriptor(), pack.get()), "running");
+    scratch.clear();
+    for (const Argument& argument : plan_->arguments())
+      scratch.push_back(argument.tensor >= 0 ? tensors[argument.tensor]
+                                             : const_cast<uint32_t*>(&argument.bits));
+    if (!pack.is_bound_to(scratch, workspace)) pack.bind(uids_, scratch, workspace);
+    check(cudnnBackendExecute(handle, plan_->descriptor().raw(), pack.raw()), "running");
   }
 
  private:
@@ -157,25 +154,56 @@ class Step {
   int first_;
   int last_;
   StepKind kind_;
-  std::unique_ptr<PlanGraph> graph_;
+  std::optional<Plan> plan_;
+  std::vector<int64_t> uids_;
   cudnnTensorDescriptor_t softmax_ = nullptr;
-  bool plain_ = true;
   size_t workspace_bytes_ = 0;
 
-  void finish() {
-    int64_t bytes = 0;
-    check(graph_->get_workspace_size(bytes), "asking for the workspace");
-    workspace_bytes_ = static_cast<size_t>(bytes);
-    const auto& layout = graph_->varpack_template;
-    plain_ = layout.workspace_slots.empty() && layout.replacement_slots.empty() &&
-             graph_->frontend_workspace() == 0;
-#if CUDNN_FRONTEND_VERSION >= 13200
-    plain_ = plain_ && layout.backend_slots.empty();
-#endif
+  void use(Plan plan) {
+    plan_ = std::move(plan);
+    uids_.clear();
+    for (const Argument& argument : plan_->arguments()) uids_.push_back(argument.uid);
+    workspace_bytes_ = static_cast<size_t>(plan_->workspace_bytes());
+  }
+
+  /* What results must not be made by. */
+  std::vector<cudnnBackendNumericalNote_t> unwanted() const {
+    std::vector<cudnnBackendNumericalNote_t> notes{
+        CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION};
+    const collage_cudnn_operation& leading = source_.operations[first_];
+    const bool multiplies = leading.kind == COLLAGE_CUDNN_CONV ||
+                            leading.kind == COLLAGE_CUDNN_CONV_DGRAD ||
+                            leading.kind == COLLAGE_CUDNN_MATMUL || is_attention(leading);
+    // Engines for elementwise graphs carry the notes too, though they multiply no matrices.
+    if (multiplies && source_.tensors[leading.inputs[0]].dtype == COLLAGE_CUDNN_FLOAT32 &&
+        source_.allow_tf32 == 0) {
+      notes.push_back(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+      notes.push_back(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
+    }
+    return notes;
+  }
+
+  /* Builds proposed plans until `more(number built)` says no. */
+  template <typename More>
+  void try_plans(const Device& device, bool spelled_out, More more) {
+    const OperationGraph graph(source_, first_, last_, spelled_out, device.handle);
+    const auto notes = unwanted();
+    std::string reasons;
+    int built = 0;
+    for (const Engine& engine : propose(graph, device)) {
+      try {
+        if (engine.has_any(notes) || engine.workspace_bytes() > source_.workspace_limit) continue;
+        use(Plan(engine, graph.arguments()));
+      } catch (const Failure& failure) {
+        reasons += std::string("\n") + failure.what();
+        continue;
+      }
+      if (!more(++built)) return;
+    }
+    if (built == 0) throw Failure("no plan can be built" + reasons);
   }
 };
 
-}  // namespace
 }  // namespace collage_cudnn
 
 #endif  // COLLAGE_CUDNN_STEP_H_

@@ -12,5 +12,5 @@ from collage.config import Config
 
 @pytest.fixture
 def shared_context(tmp_path: Path) -> BuildContext:
-    """A context whose cache outlives the test: the runtime takes a minute to compile."""
+    """A context whose cache outlives the test: the runtime takes seconds to compile."""
     return BuildContext(Config.from_environment().cache_dir, tmp_path / "work")
