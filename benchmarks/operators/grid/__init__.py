@@ -5,15 +5,24 @@ from __future__ import annotations
 from benchmarks.operators.case import OperatorCase
 from benchmarks.operators.grid import (
     convolution,
+    indexing,
+    layers,
     movement,
     normalization,
     pointwise,
     pooling,
     products,
     reduction,
+    sampling,
+    selection,
+    special,
+    spectral,
 )
 
-_FILES = (convolution, products, normalization, reduction, pointwise, pooling, movement)
+_FILES = (
+    *(convolution, products, normalization, reduction, pointwise, pooling, movement),
+    *(special, selection, spectral, sampling, layers, indexing),
+)
 
 
 def all_cases() -> list[OperatorCase]:
