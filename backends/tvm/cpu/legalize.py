@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from tvm import relax, te
 from tvm.ir import GenericConst
 
+from collage.backends.relax.kept_whole.running import NAME as RUNNING
 from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.relax.trees import NAME as TREES
@@ -31,6 +32,7 @@ from collage.backends.tvm.cpu.images.resize import legalize_resize
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
 from collage.backends.tvm.cpu.orders import orders
 from collage.backends.tvm.cpu.recurrent import legalize_recurrent
+from collage.backends.tvm.cpu.running import legalize_running
 from collage.backends.tvm.cpu.scans import legalize_scan
 from collage.backends.tvm.cpu.scatter import legalize_scatter_nd
 from collage.backends.tvm.cpu.schedules import (
@@ -81,11 +83,15 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     def scan(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return legalize_scan(builder, call, machine)
 
+    def running(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return legalize_running(builder, call, machine)
+
     def slices(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return legalize_slice_scatter(builder, call, machine)
 
     return {
         RECURRENT: steps,
+        RUNNING: running,
         TREES: trees,
         "relax.nn.conv1d": row,
         "relax.nn.conv2d": convolution,

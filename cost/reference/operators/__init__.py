@@ -7,6 +7,7 @@ from collage.cost.reference.operators.linear import LINEAR
 from collage.cost.reference.operators.pools import POOLS
 from collage.cost.reference.operators.recurrent import RECURRENT
 from collage.cost.reference.operators.reductions import REDUCTIONS
+from collage.cost.reference.operators.running import RUNNING
 from collage.cost.reference.operators.shapes import SHAPES
 from collage.cost.reference.operators.stepped import STEPPED
 from collage.cost.reference.operators.trees import TREES
@@ -19,6 +20,7 @@ OPERATORS: OperatorTable = {
     **LINEAR,
     **POOLS,
     **RECURRENT,
+    **RUNNING,
     **REDUCTIONS,
     **SHAPES,
     **STEPPED,

@@ -11,16 +11,12 @@ from torch import fx
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.relax.kept_whole.running import running_extreme
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 
 
-def _running_extreme(
-    beats: Callable[..., relax.Expr],
-) -> Callable[[Importer, fx.Node], tuple[relax.Expr, ...]]:
-    """The extreme up to each place, and where it was last; in as many steps as bits of the length.
-
-    What is no number stays.
-    """
+def _running_extreme(largest: bool) -> Callable[[Importer, fx.Node], tuple[relax.Expr, ...]]:
+    """The extreme up to each place, and where it was last."""
 
     def convert(importer: Importer, node: fx.Node) -> tuple[relax.Expr, ...]:
         x, dim = arguments(importer, node, "self", "dim")
@@ -28,18 +24,8 @@ def _running_extreme(
         if not shape:
             return x, emit(op.zeros([], "int64"))
         numbers = emit(op.astype(x, "int8")) if kind == "bool" else x
-        axis = dim % len(shape)
-        row = np.arange(shape[axis]).reshape([-1, *[1] * (len(shape) - axis - 1)])
-        places = relax.const(np.broadcast_to(row, shape).astype("int64"), "int64")
-
-        def combined(before: list[relax.Expr], here: list[relax.Expr]) -> list[relax.Expr]:
-            taken = emit(beats(here[0], before[0]))
-            if "float" in kind:
-                taken = emit(op.logical_or(taken, emit(op.isnan(here[0]))))
-            pairs = zip(here, before, strict=True)
-            return [emit(op.where(taken, mine, other)) for mine, other in pairs]
-
-        found, where = _scanned(importer, [numbers, places], axis, shape[axis], combined)
+        pair = emit(running_extreme(numbers, dim % len(shape), largest))
+        found, where = (emit(relax.TupleGetItem(pair, i)) for i in range(2))
         return emit(op.astype(found, "bool")) if kind == "bool" else found, where
 
     return convert
@@ -154,11 +140,11 @@ def _sorted(importer: Importer, node: fx.Node) -> tuple[relax.Expr, relax.Expr]:
 RUNNING: dict[str, Callable[[Importer, fx.Node], Any]] = {
     "sort.default": _sorted,
     "sort.stable": _sorted,
-    "cummax.default": _running_extreme(op.greater_equal),
+    "cummax.default": _running_extreme(largest=True),
     "kthvalue.default": _smallest,
     "topk.default": _largest,
     "repeat_interleave.Tensor": _repeated,
-    "cummin.default": _running_extreme(op.less_equal),
+    "cummin.default": _running_extreme(largest=False),
     "logcumsumexp.default": _running_sum_of_exponentials,
     "searchsorted.Tensor": _search,
     "searchsorted.Scalar": _search,

@@ -1,0 +1,1 @@
+"""Operators of ours, kept whole for kernels; by other operators where no kernel takes them."""
