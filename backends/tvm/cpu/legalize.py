@@ -12,6 +12,8 @@ from tvm import relax, te
 from tvm.ir import GenericConst
 
 from collage.backends.relax.kept_whole.running import NAME as RUNNING
+from collage.backends.relax.kept_whole.sampling import NAME as SAMPLING
+from collage.backends.relax.kept_whole.search import NAME as SEARCH
 from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.relax.trees import NAME as TREES
@@ -29,6 +31,7 @@ from collage.backends.tvm.cpu.fourier.kernel import legalize_fourier
 from collage.backends.tvm.cpu.images.pads import legalize_pad
 from collage.backends.tvm.cpu.images.pools import legalize_pool
 from collage.backends.tvm.cpu.images.resize import legalize_resize
+from collage.backends.tvm.cpu.images.sampling import legalize_sampling
 from collage.backends.tvm.cpu.norms import legalize_group_norm, legalize_instance_norm
 from collage.backends.tvm.cpu.orders import orders
 from collage.backends.tvm.cpu.recurrent import legalize_recurrent
@@ -43,6 +46,7 @@ from collage.backends.tvm.cpu.schedules import (
     flat_depthwise,
     matmul,
 )
+from collage.backends.tvm.cpu.search import legalize_search
 from collage.backends.tvm.cpu.slices import legalize_slice_scatter
 from collage.backends.tvm.cpu.transposed import transposed_convolutions
 from collage.backends.tvm.cpu.trees import legalize_trees
@@ -86,12 +90,21 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
     def running(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return legalize_running(builder, call, machine)
 
+    def search(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return legalize_search(builder, call, machine)
+
+    def sampling(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        return legalize_sampling(builder, call, machine)
+
     def slices(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return legalize_slice_scatter(builder, call, machine)
 
     return {
         RECURRENT: steps,
         RUNNING: running,
+        SAMPLING: sampling,
+        SEARCH: search,
+        "relax.image.grid_sample": sampling,
         TREES: trees,
         "relax.nn.conv1d": row,
         "relax.nn.conv2d": convolution,

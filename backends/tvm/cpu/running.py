@@ -16,7 +16,7 @@ from collage.backends.relax.kept_whole.running import RunningExtreme
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.blocks import PARALLEL_MIN_WORK
 from collage.backends.tvm.common.legalization import default_legalization
-from collage.backends.tvm.cpu.programs import call_program
+from collage.backends.tvm.cpu.programs import call_program, is_none
 from collage.backends.tvm.cpu.schedules import Machine
 
 _KINDS = ("float32", "float64", "int8", "int32", "int64", "uint8")
@@ -91,10 +91,4 @@ def legalize_running(builder: relax.BlockBuilder, call: relax.Call, machine: Mac
 
 def _beats(here: Any, best: Any, largest: bool, kind: str) -> Any:
     found = here >= best if largest else here <= best
-    if "float" not in kind:
-        return found
-    # By its bits: that a number differs from itself TVM takes for false.
-    bits, exponent = ("int32", 0x7F800000) if kind == "float32" else ("int64", 0x7FF << 52)
-    most = tirx.const((1 << (31 if bits == "int32" else 63)) - 1, bits)
-    none = (tirx.reinterpret(bits, here) & most) > tirx.const(exponent, bits)
-    return tirx.any(found, none)
+    return tirx.any(found, is_none(here, kind)) if "float" in kind else found

@@ -26,7 +26,6 @@ from collage.importers.torch.operators.segments import segments
 from collage.importers.torch.operators.sparse import as_if_dense, sparse_ones
 from collage.importers.torch.operators.windows.pads import keep_pads
 from collage.importers.torch.operators.windows.resize import keep_whole
-from collage.importers.torch.operators.windows.sampling import sampled
 
 _ROUNDS = 4
 """Taking operators apart may bring others to light; one round is all that most programs need."""
@@ -74,7 +73,7 @@ def taken_apart(
         What is still unknown in it, PyTorch cannot take apart either.
     """
     table = torch.export.default_decompositions()
-    table.update(special_functions() | decompositions() | factorizations() | sampled())
+    table.update(special_functions() | decompositions() | factorizations())
     table.update(of_bits() | grouped_products(program) | quantized_operators(program))
     table.update(layer_decompositions() | segments() | sparse_ones())
     table[torch.ops.aten.split_with_sizes.default] = _one_piece

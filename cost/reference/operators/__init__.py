@@ -8,6 +8,8 @@ from collage.cost.reference.operators.pools import POOLS
 from collage.cost.reference.operators.recurrent import RECURRENT
 from collage.cost.reference.operators.reductions import REDUCTIONS
 from collage.cost.reference.operators.running import RUNNING
+from collage.cost.reference.operators.sampling import SAMPLING
+from collage.cost.reference.operators.search import SEARCH
 from collage.cost.reference.operators.shapes import SHAPES
 from collage.cost.reference.operators.stepped import STEPPED
 from collage.cost.reference.operators.trees import TREES
@@ -22,6 +24,8 @@ OPERATORS: OperatorTable = {
     **RECURRENT,
     **RUNNING,
     **REDUCTIONS,
+    **SAMPLING,
+    **SEARCH,
     **SHAPES,
     **STEPPED,
     **TREES,

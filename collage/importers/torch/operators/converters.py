@@ -27,7 +27,7 @@ from collage.importers.torch.operators.running import RUNNING
 from collage.importers.torch.operators.scatter import SCATTERS
 from collage.importers.torch.operators.windows.pads import PADS
 from collage.importers.torch.operators.windows.pooling import WINDOWS
-from collage.importers.torch.operators.windows.resize import RESIZES, grid_sample
+from collage.importers.torch.operators.windows.resize import RESIZES
 from collage.importers.torch.operators.windows.sampling import SAMPLED
 from collage.importers.torch.operators.windows.walks import WALKS
 
@@ -306,7 +306,6 @@ CONVERTERS: dict[str, Converter] = {
     "arange.start": _counted,
     "arange.start_step": _counted,
     **PADS,
-    "grid_sampler_2d.default": grid_sample,
     **WALKS,
     **BITS,
     **ELEMENTWISE,

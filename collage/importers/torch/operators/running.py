@@ -12,6 +12,7 @@ from tvm import relax
 from tvm.relax import op
 
 from collage.backends.relax.kept_whole.running import running_extreme
+from collage.backends.relax.kept_whole.search import searchsorted
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 
 
@@ -78,19 +79,25 @@ def _search(importer: Importer, node: fx.Node) -> relax.Expr:
     sequence, values, right, side, sorter = arguments(
         importer, node, "sorted_sequence", "self", "right", "side", "sorter"
     )
-    emit = importer.emit
     if sorter is not None:
-        sequence = emit(op.gather_elements(sequence, sorter, -1))
+        sequence = importer.emit(op.gather_elements(sequence, sorter, -1))
+    return _placed(importer, node, sequence, values, bool(right) or side == "right")
+
+
+def _bucket(importer: Importer, node: fx.Node) -> relax.Expr:
+    values, bounds, right = arguments(importer, node, "self", "boundaries", "right")
+    return _placed(importer, node, bounds, values, bool(right))
+
+
+def _placed(
+    importer: Importer, node: fx.Node, sequence: relax.Expr, values: Any, right: bool
+) -> relax.Expr:
     if not isinstance(values, relax.Expr):
         values = relax.const(values, dtype_of(sequence))
-    rows, asked = shape_of(sequence), shape_of(values)
-    rows = [1] * len(asked) + rows if len(rows) == 1 else [*rows[:-1], 1, rows[-1]]
-    sequence = emit(op.reshape(sequence, rows))
-    values = emit(op.reshape(values, [*asked, 1]))
-    behind = op.greater if right or side == "right" else op.greater_equal
-    before = emit(op.logical_not(emit(behind(sequence, values))))
-    kind = str(node.meta["val"].dtype).removeprefix("torch.")
-    return emit(op.sum(emit(op.astype(before, kind)), [-1]))
+    kind, asked = str(node.meta["val"].dtype).removeprefix("torch."), shape_of(values)
+    whole = values if asked else importer.emit(op.reshape(values, [1]))
+    found = importer.emit(searchsorted(sequence, whole, right=right, dtype=kind))
+    return found if asked else importer.emit(op.reshape(found, []))
 
 
 def _repeated(importer: Importer, node: fx.Node) -> relax.Expr:
@@ -148,5 +155,7 @@ RUNNING: dict[str, Callable[[Importer, fx.Node], Any]] = {
     "logcumsumexp.default": _running_sum_of_exponentials,
     "searchsorted.Tensor": _search,
     "searchsorted.Scalar": _search,
+    "bucketize.Tensor": _bucket,
+    "bucketize.Scalar": _bucket,
 }
 """By the name that the translator has for an operator."""

@@ -35,7 +35,7 @@ def keep_whole(table: dict[Any, Any]) -> None:
         target = getattr(getattr(torch.ops.aten, operator), overload)
         apart = table.pop(target, None) or decomposition_table[target]
         table[target] = _where_uneven(apart)
-    table[_GRID] = _where_slow
+    table.pop(torch.ops.aten.grid_sampler_2d.default, None)
 
 
 def _where_uneven(apart: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,46 +51,6 @@ def _where_uneven(apart: Callable[..., Any]) -> Callable[..., Any]:
         return NotImplemented if even else apart(x, size, *rest, **keywords)
 
     return decompose
-
-
-_GRID = torch.ops.aten.grid_sampler_2d.default
-_SAMPLED = {0: "bilinear", 1: "nearest"}
-_BEYOND = {0: "zeros", 1: "border"}
-
-
-def _where_slow(x: Any, grid: Any, how: int, beyond: int, corners: bool) -> Any:
-    """What TVM has no good kernel for: cubic ones, and reflections at the border."""
-    if how in _SAMPLED and beyond in _BEYOND:
-        return NotImplemented
-    return decomposition_table[_GRID](x, grid, how, beyond, corners)
-
-
-def grid_sample(importer: Importer, node: fx.Node) -> relax.Expr:
-    """An image looked up at places of two coordinates.
-
-    TVM wants all places' coordinates along one axis together, which its translator ignores.
-
-    Parameters
-    ----------
-    importer : Importer
-        Binds what is computed on the way.
-    node : fx.Node
-        A call of ``grid_sampler_2d``.
-
-    Returns
-    -------
-    relax.Expr
-        Of (batch, channels, rows, columns) of the grid.
-    """
-    x, grid, how, beyond, corners = arguments(
-        importer, node, *("input", "grid", "interpolation_mode", "padding_mode", "align_corners")
-    )
-    planes = importer.emit(op.permute_dims(grid, [0, 3, 1, 2]))
-    return importer.emit(
-        op.image.grid_sample(
-            x, planes, _SAMPLED[how], "NCHW", _BEYOND[beyond], align_corners=bool(corners)
-        )
-    )
 
 
 def _resize(importer: Importer, node: fx.Node) -> relax.Expr:

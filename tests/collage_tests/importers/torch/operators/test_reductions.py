@@ -74,6 +74,15 @@ CASES: Cases = {
         lambda a, x: torch.searchsorted(a, x, out_int32=True),
         lambda: (rows(9).sort(-1)[0], rows(2, 3, 4)),
     ),
+    "buckets of values, of one number, and of what is no number": (
+        lambda a, x: (
+            torch.bucketize(x, a),
+            torch.bucketize(x, a, right=True, out_int32=True),
+            torch.bucketize(x[0, 0], a),
+            torch.bucketize(torch.where(x > 0, x, math.nan), a),
+        ),
+        lambda: (rows(9).sort(-1)[0], rows(2, 3)),
+    ),
     "variance and mean": (lambda x: torch.var_mean(x, 1), lambda: (rows(3, 9),)),
     "deviation and mean": (
         lambda x: torch.std_mean(x, (0, 2), correction=0, keepdim=True),
