@@ -28,6 +28,7 @@ from collage.backends.tvm.cpu.comparisons import COMPARISONS
 from collage.backends.tvm.cpu.concat import legalize_concat
 from collage.backends.tvm.cpu.extents import all_float32, convolution_extents
 from collage.backends.tvm.cpu.fourier.kernel import legalize_fourier
+from collage.backends.tvm.cpu.images.banded import legalize_banded
 from collage.backends.tvm.cpu.images.pads import legalize_pad
 from collage.backends.tvm.cpu.images.pools import legalize_pool
 from collage.backends.tvm.cpu.images.resize import legalize_resize
@@ -64,7 +65,8 @@ def legalizations(machine: Machine) -> Mapping[str, Legalization]:
         return _legalize_conv2d(builder, call, machine)
 
     def product(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-        return _legalize_matmul(builder, call, machine)
+        found = legalize_banded(builder, call, machine)
+        return _legalize_matmul(builder, call, machine) if found is None else found
 
     def row(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return _legalize_conv1d(builder, call, machine)

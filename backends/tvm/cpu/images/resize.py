@@ -33,7 +33,7 @@ _FARTHEST = 4
 """Times that an image may have been wider than its result: beyond, most of what the first step
 makes of a row is never read."""
 
-_LONGEST_ROW = 8192
+LONGEST_ROW = 8192
 """Elements of a row between: it is on the stack."""
 
 _MOST_VECTORS = 96
@@ -48,7 +48,7 @@ _MOVED = ("float32", "float64", "int32", "int64", "int8", "uint8", "int16")
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class Kernel:
     """A resize of images of rows; ``weighted`` where elements are more than moved."""
 
     planes: int
@@ -64,7 +64,22 @@ class _Kernel:
         return self.weighted and not self.rows.changes_nothing
 
     def program(self, ins: Sequence[Any], out: Any, threads: int) -> tirx.Stmt:
-        """The loops."""
+        """The loops.
+
+        Parameters
+        ----------
+        ins : sequence of tirx.Buffer
+            The images, and the tables of both axes.
+        out : tirx.Buffer
+            The result.
+        threads : int
+            That share the work.
+
+        Returns
+        -------
+        tirx.Stmt
+            A sequence of them.
+        """
         height, width = self.rows.after, self.columns.after
         group = min(_GROUP, height)
         groups = -(-height // group)
@@ -220,24 +235,59 @@ def legalize_resize(builder: relax.BlockBuilder, call: relax.Call, machine: Mach
     rows, columns = (taps(b, a, attrs) for b, a in zip(before[2:], after[2:], strict=True))
     if rows is None or columns is None or before[3] > _FARTHEST * after[3]:
         return default_legalization(builder, call)
-    kernel = _Kernel(before[0] * before[1], rows, columns, dtype, machine.lanes(dtype), weighted)
-    if kernel.between and before[3] > _LONGEST_ROW:
+    kernel = Kernel(before[0] * before[1], rows, columns, dtype, machine.lanes(dtype), weighted)
+    if kernel.between and before[3] > LONGEST_ROW:
         return default_legalization(builder, call)
     if rows.changes_nothing and columns.changes_nothing:
         return builder.call_te(topi.identity, data, primfunc_name_hint="resize2d")
-    tables = [relax.const(table) for one in (rows, columns) for table in (one.places, one.weights)]
+    return call_kernel(builder, data, after, kernel, machine.num_threads)
+
+
+def call_kernel(
+    builder: relax.BlockBuilder,
+    data: relax.Expr,
+    wanted: Sequence[int],
+    kernel: Kernel,
+    threads: int,
+) -> relax.Expr:
+    """A call of the kernel's program.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Takes the program.
+    data : relax.Expr
+        The images.
+    wanted : sequence of int
+        The shape of the result.
+    kernel : Kernel
+        What becomes of them.
+    threads : int
+        That share the work.
+
+    Returns
+    -------
+    relax.Expr
+        A call of the tensor program.
+    """
+    tables = [
+        relax.const(table)
+        for one in (kernel.rows, kernel.columns)
+        for table in (one.places, one.weights)
+    ]
+    dtype = kernel.dtype
 
     def resized(*operands: te.Tensor) -> te.Tensor:
         return te.extern(
-            [after],
+            [tuple(wanted)],
             list(operands),
-            lambda ins, outs: kernel.program(ins, outs[0], machine.num_threads),
+            lambda ins, outs: kernel.program(ins, outs[0], threads),
             dtype=[dtype],
             in_buffers=[
                 tirx.decl_buffer(one.shape, one.dtype, name, layout=None)
                 for one, name in zip(operands, ("data", "r", "rw", "c", "cw"), strict=True)
             ],
-            out_buffers=[tirx.decl_buffer(after, dtype, "resized", layout=None)],
+            out_buffers=[tirx.decl_buffer(tuple(wanted), dtype, "resized", layout=None)],
             name="resized",
         )
 
