@@ -9,7 +9,7 @@ import torch
 from torch._decomp import decomposition_table
 from torch.export.graph_signature import OutputKind, TensorArgument
 
-from collage.importers.torch.exporting.layer_shapes import shapes_of_layers
+from collage.importers.torch.exporting.layer_shapes import shapes_of_layers, whole_distances
 from collage.importers.torch.operators import decompositions
 from collage.importers.torch.operators.complex.converters import has_complex
 from collage.importers.torch.operators.complex.functions import complex_functions, of_complex
@@ -76,6 +76,7 @@ def taken_apart(
     table.update(special_functions() | decompositions() | factorizations())
     table.update(of_bits() | grouped_products(program) | quantized_operators(program))
     table.update(layer_decompositions() | segments() | sparse_ones())
+    table[torch.ops.aten.cdist.default] = whole_distances
     table[torch.ops.aten.split_with_sizes.default] = _one_piece
     table[torch.ops.aten.split.Tensor] = _one_piece
     table[torch.ops.aten.embedding_renorm.default] = _within_norm

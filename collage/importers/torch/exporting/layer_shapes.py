@@ -1,7 +1,8 @@
-"""Shapes of LSTM, GRU and RNN while programs are traced, without going through their steps.
+"""Shapes of LSTM, GRU, RNN and distances while programs are traced, without what they consist of.
 
 PyTorch finds out what shapes such a layer gives by computing every step with tensors that hold no
-numbers: 1,200 steps took 24 s for each time that a program is gone through.
+numbers: 1,200 steps took 24 s for each time that a program is gone through. Distances ask there
+whether there are more than 25 points, which no open dimension can answer.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch._C import DispatchKey
 from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensor
 
+_DISTANCES = torch.ops.aten.cdist.default
 _LAYERS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
@@ -28,12 +30,13 @@ def shapes_of_layers() -> Iterator[None]:
     >>> from torch._subclasses.fake_tensor import FakeTensorMode
     >>> layer = torch.nn.GRU(4, 8)
     >>> with shapes_of_layers(), FakeTensorMode(allow_non_fake_inputs=True) as mode:
-    ...     found, end = layer(mode.from_tensor(torch.zeros(100_000, 2, 4)))
+    ...     found, end = layer(mode.from_tensor(torch.zeros(20, 2, 4)))
     >>> found.shape, end.shape
-    (torch.Size([100000, 2, 8]), torch.Size([1, 2, 8]))
+    (torch.Size([20, 2, 8]), torch.Size([1, 2, 8]))
     """
     layers = [getattr(torch.ops.aten, name).input for name in _LAYERS]
     kernels = [dict(layer.py_kernels) for layer in layers]
+    of_distances = dict(_DISTANCES.py_kernels)
     apart = [decomposition_table[layer] for layer in layers]
     try:
         for layer, own, function in zip(layers, kernels, apart, strict=True):
@@ -42,12 +45,43 @@ def shapes_of_layers() -> Iterator[None]:
             layer._dispatch_cache.clear()
             # Asked before the kernels where a node of a program is gone through.
             decomposition_table[layer] = _of_shapes(function)
+        for key in (DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd):
+            _DISTANCES.py_kernels[key] = whole_distances
+        _DISTANCES._dispatch_cache.clear()
         yield
     finally:
+        _DISTANCES.py_kernels.clear()
+        _DISTANCES.py_kernels.update(of_distances)
+        _DISTANCES._dispatch_cache.clear()
         for layer, own, function in zip(layers, kernels, apart, strict=True):
             layer.py_kernels.update(own)
             layer._dispatch_cache.clear()
             decomposition_table[layer] = function
+
+
+def whole_distances(x: Any, y: Any, p: float = 2.0, compute_mode: int | None = None) -> Any:
+    """Distances between two sets of points as one operator, however many points there are.
+
+    Parameters
+    ----------
+    x, y : torch.Tensor
+        Points.
+    p : float
+        The norm's power.
+    compute_mode : int, optional
+        As ``torch.cdist`` has it.
+
+    Returns
+    -------
+    torch.Tensor
+        A row for each of the first points.
+
+    Examples
+    --------
+    >>> whole_distances(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]))
+    tensor([[5.]])
+    """
+    return torch.ops.aten._cdist_forward(x, y, float(p), compute_mode)
 
 
 def _of_shapes(computed: Callable[..., Any]) -> Callable[..., Any]:

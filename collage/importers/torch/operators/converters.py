@@ -20,8 +20,9 @@ from collage.importers.torch.operators.elementary.arithmetic import as_kind
 from collage.importers.torch.operators.elementary.bits import BITS
 from collage.importers.torch.operators.elementary.elementwise import ELEMENTWISE
 from collage.importers.torch.operators.errors import RefusedError
+from collage.importers.torch.operators.linear.distances import DISTANCES
 from collage.importers.torch.operators.linear.matrices import MATRICES
-from collage.importers.torch.operators.norms import NORMS, norm_of
+from collage.importers.torch.operators.norms import NORMS
 from collage.importers.torch.operators.regions import REGIONS
 from collage.importers.torch.operators.running import RUNNING
 from collage.importers.torch.operators.scatter import SCATTERS
@@ -273,17 +274,6 @@ def _counted(importer: Importer, node: fx.Node) -> relax.Expr | None:
     return relax.const(exact.numpy(), str(dtype).removeprefix("torch."))
 
 
-def _distances(importer: Importer, node: fx.Node) -> relax.Expr:
-    x, y, p = arguments(importer, node, "x1", "x2", "p")
-    gap = importer.emit(
-        op.subtract(
-            importer.emit(op.expand_dims(x, -2)),
-            importer.emit(op.expand_dims(y, -3)),
-        )
-    )
-    return norm_of(importer, gap, p, [-1])
-
-
 CONVERTERS: dict[str, Converter] = {
     "amax.default": _extreme(op.max),
     "amin.default": _extreme(op.min),
@@ -300,7 +290,6 @@ CONVERTERS: dict[str, Converter] = {
     "masked_scatter.default": _masked_scatter,
     "_embedding_bag.default": _embedding_bag,
     "_embedding_bag_forward_only.default": _embedding_bag,
-    "_cdist_forward.default": _distances,
     "cat.default": _joined,
     "arange.default": _counted,
     "arange.start": _counted,
@@ -308,6 +297,7 @@ CONVERTERS: dict[str, Converter] = {
     **PADS,
     **WALKS,
     **BITS,
+    **DISTANCES,
     **ELEMENTWISE,
     **MATRICES,
     **NORMS,

@@ -1,4 +1,4 @@
-"""Recurrent layers are traced and imported without going through their steps."""
+"""Recurrent layers, and distances, are traced without going through what they consist of."""
 
 from __future__ import annotations
 
@@ -78,3 +78,37 @@ def test_how_many_steps_there_are_may_stay_open(name: str, both: bool) -> None:
         with torch.no_grad():
             want = layer(x)[0].numpy()
         np.testing.assert_allclose(found[0], want, rtol=1e-4, atol=1e-5)
+
+
+class Distances(torch.nn.Module):  # type: ignore[misc,name-defined]
+    def forward(self, x: Any, y: Any) -> Any:
+        return torch.cdist(x, y), torch.cdist(x, y, 1.0)
+
+
+@pytest.mark.parametrize("counts", [(4, 40), (40, 4)])
+def test_how_many_points_there_are_may_stay_open(counts: tuple[int, int]) -> None:
+    """PyTorch takes distances of more than 25 in another way, and wants to know that they are."""
+    from collage.importers.torch import export_module
+
+    torch.manual_seed(5)
+    traced, given = counts
+    points = torch.export.Dim("points", min=2, max=50)
+    y = torch.randn(3, 8) + 9
+    exported = export_module(Distances(), (torch.randn(traced, 8), y), ({0: points}, None))
+    x = torch.randn(given, 8) + 9
+    x[:2] = y[:2]
+    mod = normalize(load_model(exported, shapes={"x": x.shape}).mod)
+    for mine, theirs in zip(
+        evaluate(mod, [x.numpy(), y.numpy()]), Distances()(x.double(), y.double()), strict=True
+    ):
+        np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shapes", [((300, 64), (290, 64)), ((2, 200, 64), (2, 1, 210, 64))])
+def test_distances_of_many_points_by_products(shapes: tuple[Any, Any]) -> None:
+    torch.manual_seed(6)
+    x, y = (torch.randn(shape) + 50 for shape in shapes)
+    mod = normalize(load_model(Distances(), example_inputs=(x, y)).mod)
+    found = evaluate(mod, [x.numpy(), y.numpy()])
+    for mine, theirs in zip(found, Distances()(x.double(), y.double()), strict=True):
+        np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-5, atol=1e-4)
