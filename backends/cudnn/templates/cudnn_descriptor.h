@@ -20,8 +20,18 @@ inline void check(cudnnStatus_t status, const char* what) {
   throw Failure(std::string(what) + ": " + cudnnGetErrorString(status) + " " + details);
 }
 
+/* A void* is a descriptor, as cudnnBackendDescriptor_t is no type of its own; memory is a Pointer. */
+struct Pointer {
+  void* data;
+
+  bool operator==(const Pointer& other) const { return data == other.data; }
+};
+static_assert(sizeof(Pointer) == sizeof(void*), "cuDNN reads arrays of them");
+
 template <typename T>
-constexpr cudnnBackendAttributeType_t kTypeOf = CUDNN_TYPE_VOID_PTR;
+inline constexpr auto kTypeOf = nullptr;  // which is no attribute's type
+template <>
+inline constexpr auto kTypeOf<Pointer> = CUDNN_TYPE_VOID_PTR;
 template <>
 inline constexpr auto kTypeOf<cudnnBackendDescriptor_t> = CUDNN_TYPE_BACKEND_DESCRIPTOR;
 template <>

@@ -21,8 +21,8 @@ constexpr int kMeasuredPlans = 12;
 /* A finished descriptor that binds pointers to a plan. */
 class VariantPack {
  public:
-  void bind(const std::vector<int64_t>& uids, const std::vector<void*>& pointers,
-            void* workspace) {
+  void bind(const std::vector<int64_t>& uids, const std::vector<Pointer>& pointers,
+            Pointer workspace) {
     Descriptor made(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     made.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, pointers)
         .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, uids)
@@ -33,7 +33,7 @@ class VariantPack {
     workspace_ = workspace;
   }
 
-  bool is_bound_to(const std::vector<void*>& pointers, const void* workspace) const {
+  bool is_bound_to(const std::vector<Pointer>& pointers, Pointer workspace) const {
     return descriptor_ && workspace == workspace_ && pointers == pointers_;
   }
 
@@ -41,13 +41,13 @@ class VariantPack {
 
  private:
   std::optional<Descriptor> descriptor_;
-  std::vector<void*> pointers_;
-  void* workspace_ = nullptr;
+  std::vector<Pointer> pointers_;
+  Pointer workspace_{nullptr};
 };
 
 struct PackBinding : Binding {
   std::vector<VariantPack> packs;
-  std::vector<void*> pointers;  // scratch, so that a call allocates nothing
+  std::vector<Pointer> pointers;  // scratch, so that a call allocates nothing
 };
 
 enum class StepKind : int32_t { kGraph, kSoftmaxForward };
@@ -129,8 +129,17 @@ class Step {
     return kind_ == StepKind::kGraph ? plan_->name() : "cudnnSoftmaxForward";
   }
 
-  /* `tensors`: a pointer per tensor of the source. */
-  void run(cudnnHandle_t handle, VariantPack& pack, std::vector<void*>& scratch,
+  /* Makes the pack hold these pointers: one per tensor of the source. */
+  void bind(VariantPack& pack, std::vector<Pointer>& scratch, void* const* tensors,
+            void* workspace) const {
+    scratch.clear();
+    for (const Argument& argument : plan_->arguments())
+      scratch.push_back({argument.tensor >= 0 ? tensors[argument.tensor]
+                                              : const_cast<uint32_t*>(&argument.bits)});
+    if (!pack.is_bound_to(scratch, {workspace})) pack.bind(uids_, scratch, {workspace});
+  }
+
+  void run(cudnnHandle_t handle, VariantPack& pack, std::vector<Pointer>& scratch,
            void* const* tensors, void* workspace) const {
     if (kind_ == StepKind::kSoftmaxForward) {
       const collage_cudnn_operation& operation = source_.operations[first_];
@@ -141,11 +150,7 @@ class Step {
             "running softmax");
       return;
     }
-    scratch.clear();
-    for (const Argument& argument : plan_->arguments())
-      scratch.push_back(argument.tensor >= 0 ? tensors[argument.tensor]
-                                             : const_cast<uint32_t*>(&argument.bits));
-    if (!pack.is_bound_to(scratch, workspace)) pack.bind(uids_, scratch, workspace);
+    bind(pack, scratch, tensors, workspace);
     check(cudnnBackendExecute(handle, plan_->descriptor().raw(), pack.raw()), "running");
   }
 
