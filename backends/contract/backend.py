@@ -55,7 +55,7 @@ class Backend(ABC):
     >>> from collage.backends.contract import get_backend
     >>> onednn = get_backend("onednn")
     >>> onednn.device, onednn.granularity.value, onednn.parse_options({"layout": "nhwc"})
-    ('cpu', 'graph', OnednnOptions(layout='nhwc', precision='float32'))
+    ('cpu', 'graph', OnednnOptions(layout='nhwc', precision='float32', winograd=True))
     """
 
     name: ClassVar[str]

@@ -45,7 +45,7 @@ class BackendTarget:
     --------
     >>> target = BackendTarget.of("onednn", tvm.target.Target("llvm"), {"layout": "nhwc"}, "last")
     >>> target.name, target.option_dict(), target.implementation.name
-    ('last', {'layout': 'nhwc', 'precision': 'float32'}, 'onednn')
+    ('last', {'layout': 'nhwc', 'precision': 'float32', 'winograd': True}, 'onednn')
     >>> with target.scope:
     ...     tvm.target.Target.current().features.layout, BackendTarget.current() == target
     ('nhwc', True)

@@ -29,6 +29,7 @@ from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.backends.onednn.codegen import compile_functions, runtime_compilation
 from collage.backends.onednn.library import find_installation
 from collage.backends.onednn.options import BFLOAT16_FLAGS, BYTES_FLAGS, OnednnOptions
+from collage.backends.onednn.packed import packed_share
 from collage.backends.onednn.patterns import pattern_table
 from collage.backends.onednn.patterns.products import multiplies
 from collage.backends.relax.byte_products import accepts_bytes
@@ -97,25 +98,11 @@ class OnednnBackend(
     def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
         return (find_installation().library,)
 
-    def weight_copies(self, function: relax.Function, target: BackendTarget) -> int:
-        # Its products without AVX-512 take weights as they lie; all others have them packed.
-        lie = "avx512f" not in cpu_flags_here() and _multiplies_alone(function)
-        return 0 if lie else 1
+    def weight_copies(self, function: relax.Function, target: BackendTarget) -> float:
+        return packed_share(function, target.options)
 
     def workspace_bytes(self, target: BackendTarget) -> int:
         return 0
-
-
-def _multiplies_alone(function: relax.Function) -> bool:
-    """Whether products are all that reads weights in a partition."""
-    names: set[str] = set()
-
-    def visit(expr: relax.Expr) -> None:
-        if isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op):
-            names.add(str(expr.op.name))
-
-    relax.analysis.post_order_visit(function, visit)
-    return not any("conv" in name or "recurrent" in name for name in names)
 
 
 def backend() -> OnednnBackend:

@@ -33,6 +33,10 @@ class OnednnOptions:
         they round their operands where the processor has AMX or AVX-512 BF16 for it;
         sums, and all that stands between them, keep all digits. With ``int8`` a search rounds
         operands to 256 steps, as it knows them from samples; all else is float32.
+    winograd : bool
+        Whether convolutions with three by three taps may be done in Winograd's tiles where that
+        is estimated to be faster. What is infinite or no number then spreads to all results of
+        its tile, of up to four by four pixels.
 
     Raises
     ------
@@ -42,6 +46,7 @@ class OnednnOptions:
 
     layout: str = "auto"
     precision: str = "float32"
+    winograd: bool = True
 
     def __post_init__(self) -> None:
         if self.layout not in LAYOUTS:

@@ -17,7 +17,7 @@ from collage.backends.onednn.partition import import_function
 from collage.backends.onednn.subpixel import interleave_phases
 from collage.backends.toolchain import native
 
-_PLAN_VERSION = 2
+_PLAN_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ def encode(graph: Graph, options: OnednnOptions) -> tuple[list[int], dict[str, n
     # Where bytes are multiplied, operators say.
     in_bytes = options.precision == "int8"
     precision = 0 if in_bytes else PRECISIONS.index(options.precision)
-    words = [_PLAN_VERSION, LAYOUTS.index(options.layout), precision, len(tensors)]
+    words = [_PLAN_VERSION, LAYOUTS.index(options.layout), precision, int(options.winograd)]
+    words.append(len(tensors))
     for tensor in tensors:
         index = tensor.index
         if tensor.array is not None:

@@ -90,7 +90,7 @@ def memory_of(
             target = target_of(function, targets)
             if isinstance(holder := target.implementation, HoldsMemory):
                 holders[target] = holder
-                packed += holder.weight_copies(function, target) * sum(constants.values())
+                packed += round(holder.weight_copies(function, target) * sum(constants.values()))
             backend = target.implementation
             if isinstance(backend, ExternalBackend) and backend.constants_as_arguments:
                 handed.update(constants)

@@ -118,8 +118,8 @@ class HoldsMemory(Protocol):
     True
     """
 
-    def weight_copies(self, function: relax.Function, target: BackendTarget) -> int:
-        """How many copies of a partition's weights it makes of those in the library.
+    def weight_copies(self, function: relax.Function, target: BackendTarget) -> float:
+        """How many bytes it makes of each byte of a partition's weights in the library.
 
         Parameters
         ----------
@@ -130,8 +130,8 @@ class HoldsMemory(Protocol):
 
         Returns
         -------
-        int
-            0 where weights are used as they lie in the library.
+        float
+            0 where weights are used as they lie in the library, 1 where they are packed once.
         """
         ...
 

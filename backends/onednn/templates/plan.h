@@ -46,6 +46,7 @@ struct PlanTensor {
 struct Plan {
   Layout layout;
   Precision precision;
+  bool winograd;
   std::vector<PlanTensor> tensors;
   std::vector<int> outputs;
   int num_inputs;
@@ -76,7 +77,7 @@ class Words {
   const int64_t *next_, *end_;
 };
 
-constexpr int64_t kPlanVersion = 2;
+constexpr int64_t kPlanVersion = 3;
 
 inline Plan decode_plan(const int64_t* data, int64_t count) {
   Words words(data, count);
@@ -84,6 +85,7 @@ inline Plan decode_plan(const int64_t* data, int64_t count) {
   Plan plan;
   plan.layout = static_cast<Layout>(words.integer());
   plan.precision = static_cast<Precision>(words.integer());
+  plan.winograd = words.integer() != 0;
   plan.num_inputs = 0;
   plan.tensors.resize(static_cast<size_t>(words.integer()));
   for (auto& t : plan.tensors) {

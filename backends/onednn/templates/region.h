@@ -14,6 +14,7 @@
 #include "plan.h"
 #include "storage.h"
 #include "vectors/vectors.h"
+#include "winograd/choice.h"
 
 extern "C" int collage_num_threads(void);  // num_threads.c
 
@@ -105,6 +106,14 @@ class Region {
   bool rounds_matrices(const Op& op) const;
   bool only_multiplied(int tensor) const;
   Types rounded_types(const Op& op, size_t fused) const;
+  // operators/winograd.h
+  winograd::Following following(const Op& op, std::vector<int>* tensors) const;
+  bool in_tiles(const Op& op, winograd::Shape* shape) const;
+  bool conv_in_tiles(const Op& op, size_t at, const desc& from, const desc& to);
+  template <class K>
+  void convolve_in_tiles(const Op& op, size_t at, const winograd::Shape& shape, const desc& from,
+                         const winograd::Lying& lying_from, const desc& to,
+                         const winograd::Lying& lying_to);
   // operators/fused.h
   template <class Primitive>
   void conv(const Op& op, size_t at, dnnl::algorithm algorithm);

@@ -7,6 +7,7 @@
 #include "../long_sums.h"
 #include "../scaled_weights.h"
 #include "rounded.h"
+#include "winograd.h"
 
 namespace collage_onednn {
 
@@ -128,6 +129,8 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
     if (axes == 1) return conv_of_line(op, at);
     if (is_multiplied(op, tensor_dims(w))) return conv_of_multiplied(op, at);
   }
+  if constexpr (!transposed)
+    if (!scaling && conv_in_tiles(op, at, pd.src_desc(), pd.dst_desc())) return;
 
   int src = in_layout(x, pd.src_desc());
   int dst = -1;

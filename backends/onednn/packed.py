@@ -1,0 +1,57 @@
+"""What the runtime keeps of a partition's weights besides those in the library."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from collage.backends.devices.cpu_flags import cpu_flags_here
+from collage.backends.onednn.options import OnednnOptions
+from collage.backends.relax.modules.memory_plan import tensor_bytes
+
+_POINTS, _TAPS = 36, 9
+"""Of the largest tiles of ``templates/winograd``, and of the weights that they are made of."""
+
+
+def packed_share(function: relax.Function, options: OnednnOptions) -> float:
+    """Bytes of packed weights for each byte of a partition's weights.
+
+    Parameters
+    ----------
+    function : relax.Function
+        A partition's.
+    options : OnednnOptions
+        Say whether there are tiles.
+
+    Returns
+    -------
+    float
+        0 where they are read as they lie: products without AVX-512. 1 where they are packed, and
+        four times as much of those that may be convolved in tiles, as all of them are.
+    """
+    total, tiled, packs = 0, 0, "avx512f" in cpu_flags_here()
+
+    def visit(expr: relax.Expr) -> None:
+        nonlocal total, tiled, packs
+        if isinstance(expr, tvm.ir.GenericConst):
+            total += tensor_bytes(expr.ty)
+        elif isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op):
+            name = str(expr.op.name)
+            packs = packs or "conv" in name or "recurrent" in name
+            if options.winograd and _may_be_tiled(expr):
+                tiled += tensor_bytes(expr.args[1].ty)
+
+    relax.analysis.post_order_visit(function, visit)
+    if not packs:
+        return 0.0
+    return 1.0 + (_POINTS / _TAPS - 1.0) * tiled / max(total, 1)
+
+
+def _may_be_tiled(call: relax.Call) -> bool:
+    if str(call.op.name) != "relax.nn.conv2d" or not isinstance(call.args[1], tvm.ir.GenericConst):
+        return False
+    attrs, shape = (
+        call.attrs,
+        dict(zip(call.attrs.kernel_layout, call.args[1].ty.shape, strict=True)),
+    )
+    return (int(shape["H"]), int(shape["W"])) == (3, 3) and all(int(s) == 1 for s in attrs.strides)

@@ -1,0 +1,136 @@
+// Convolutions with three by three taps in tiles: what stands between a plan's and winograd/.
+#pragma once
+
+#include "post_ops.h"
+
+namespace collage_onednn {
+
+// How pictures lie; false where neither in blocks of channels nor channels last.
+inline bool lies(const desc& md, winograd::Lying* lying) {
+  const dims strides = md.get_strides();
+  if (md.get_data_type() != memory::data_type::f32 || md.get_submemory_offset() != 0) return false;
+  const int blocks = md.get_inner_nblks();
+  if (blocks > 1 || (blocks == 1 && md.get_inner_idxs()[0] != 1)) return false;
+  if (blocks == 0 && strides[1] != 1) return false;
+  const dims& d = md.get_dims();
+  const int64_t width = blocks == 1 ? md.get_inner_blks()[0] : d[1];
+  *lying = {strides[0], strides[1], width, strides[2], strides[3]};
+  return true;
+}
+
+// The first post-operators that are done with the results in registers; their tensors have to be
+// added in the order of `tensors`.
+inline winograd::Following Region::following(const Op& op, std::vector<int>* tensors) const {
+  winograd::Following found;
+  using Step = winograd::Step;
+  for (const PostOp& p : op.post_ops) {
+    if (found.count == winograd::Following::kMost) break;
+    Step step{Step::addition, p.alpha, p.beta, nullptr};
+    if (p.is_binary) {
+      if (p.algorithm != kBinaryAdd || is_constant(p.tensor) || !tensors->empty() ||
+          tensor_type(p.tensor) != memory::data_type::f32 ||
+          tensor_dims(p.tensor) != tensor_dims(op.outputs[0]))
+        break;
+      tensors->push_back(p.tensor);
+    } else if (eltwise_algorithm(p.algorithm) == dnnl::algorithm::eltwise_relu) {
+      step.kind = p.alpha == 0.f ? Step::relu : Step::leaky;
+    } else if (eltwise_algorithm(p.algorithm) == dnnl::algorithm::eltwise_clip_v2) {
+      step.kind = Step::clip;
+    } else {
+      break;
+    }
+    found.steps[found.count++] = step;
+  }
+  return found;
+}
+
+// The shape of a convolution that can be done in tiles; false of others.
+inline bool Region::in_tiles(const Op& op, winograd::Shape* shape) const {
+  const dims& x = tensor_dims(op.inputs[0]);
+  const dims& w = tensor_dims(op.inputs[1]);
+  const dims& y = tensor_dims(op.outputs[0]);
+  if (!plan_.winograd || !has_vectors() || plan_.precision != Precision::float32 || x.size() != 4 ||
+      !is_constant(op.inputs[1]) || w[w.size() - 2] != 3 || w[w.size() - 1] != 3)
+    return false;
+  if (op.ints[0] != 1 || op.ints[1] != 1) return false;
+  const int64_t groups = w.size() > 4 ? w[0] : 1;
+  *shape = {x[0], x[1], x[2], x[3], y[1], y[2], y[3], groups,
+            {op.ints[4], op.ints[5]}, {op.ints[2] + 1, op.ints[3] + 1}};
+  return true;
+}
+
+// Does the convolution, with pictures as `from` and `to` say; false where its own kernel is better.
+inline bool Region::conv_in_tiles(const Op& op, size_t at, const desc& from, const desc& to) {
+  winograd::Shape shape;
+  winograd::Lying lying_from, lying_to;
+  if (!in_tiles(op, &shape) || !lies(from, &lying_from) || !lies(to, &lying_to)) return false;
+  const int64_t results = winograd::results_of_tiles(shape, threads_, has_avx512() ? 16 : 8);
+  if (results == 0) return false;
+  if (has_avx512())
+    results == 2 ? convolve_in_tiles<winograd::avx512::Kernels<winograd::avx512::Two>>(
+                       op, at, shape, from, lying_from, to, lying_to)
+                 : convolve_in_tiles<winograd::avx512::Kernels<winograd::avx512::Four>>(
+                       op, at, shape, from, lying_from, to, lying_to);
+  else
+    results == 2 ? convolve_in_tiles<winograd::avx2::Kernels<winograd::avx2::Two>>(
+                       op, at, shape, from, lying_from, to, lying_to)
+                 : convolve_in_tiles<winograd::avx2::Kernels<winograd::avx2::Four>>(
+                       op, at, shape, from, lying_from, to, lying_to);
+  return true;
+}
+
+template <class K>
+inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::Shape& shape,
+                                      const desc& from, const winograd::Lying& lying_from,
+                                      const desc& to, const winograd::Lying& lying_to) {
+  constexpr int64_t points = K::kPoints * K::kPoints;
+  const int packed =
+      storage_.owned(row_major({points * (shape.channels / shape.groups) * shape.made}));
+  const int given = plain(op.inputs[1]);
+  winograd::pack_weights(
+      shape, K::kResults, K::kColumns,
+      reinterpret_cast<const float*>(storage_.group(given).data + storage_.offset(given)),
+      reinterpret_cast<float*>(storage_.group(packed).data));
+
+  const int src = in_layout(op.inputs[0], from);
+  std::vector<int> tensors;
+  winograd::Work work{};
+  work.following = following(op, &tensors);
+  int residual = tensors.empty() ? -1 : in_layout(tensors[0], to), dst = -1;
+  // Each result is written where its summand was read, and nothing else is read there.
+  if (residual >= 0 && overwritable(residual, at, {src})) dst = storage_.view(residual, to);
+  if (dst < 0) dst = storage_.fresh(to);
+
+  auto tiles = std::make_shared<const std::vector<winograd::Tile>>(
+      winograd::tiles_of(shape, K::kResults));
+  const auto count = static_cast<int64_t>(tiles->size());
+  const winograd::Sizes sizes = winograd::sizes_of<K>(shape, count, threads_);
+  work.shape = shape;
+  work.from = lying_from;
+  work.to = lying_to;
+  work.batch = sizes.batch;
+  work.apart = sizes.apart;
+  const int pictures = storage_.fresh(row_major({sizes.points}));
+  const int sums = storage_.fresh(row_major({sizes.sums * threads_}));
+  const bool biased = op.inputs.size() > 2;
+  const int bias = biased ? plain(op.inputs[2]) : packed, other = residual < 0 ? packed : residual;
+  emit_host({{0, src}, {0, packed}, {0, bias}, {0, other}, {0, dst}, {0, pictures}, {0, sums}},
+            [=](const std::vector<void*>& data) {
+    winograd::Work w = work;
+    auto numbers = [&](size_t i) { return static_cast<float*>(data[i]); };
+    w.tiles = tiles->data();
+    w.x = numbers(0);
+    w.weights = numbers(1);
+    w.bias = biased ? numbers(2) : nullptr;
+    for (int i = 0; i < w.following.count; ++i)
+      if (w.following.steps[i].kind == winograd::Step::addition)
+        w.following.steps[i].other = numbers(3);
+    w.y = numbers(4);
+    w.points = numbers(5);
+    winograd::convolve<K>(w, count, sizes, numbers(6));
+  });
+  apply_rest(op, static_cast<size_t>(work.following.count), dst);
+  bind(op.outputs[0], dst);
+}
+
+}  // namespace collage_onednn

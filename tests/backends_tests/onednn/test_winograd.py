@@ -1,0 +1,157 @@
+"""Convolutions in Winograd's tiles: right, as exact as sums of products, and really done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+from tvm.relax import op
+
+from collage.backends.devices.cpu_flags import cpu_flags_here
+from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
+from collage.testing.graphs import Emit, constant, graph
+from tests.backends_tests.onednn.regions import Regions, random_inputs, run_elsewhere
+
+pytestmark = pytest.mark.skipif(
+    not {"avx2", "fma"} <= cpu_flags_here(), reason="needs vectors of eight numbers"
+)
+
+SEED = int(np.random.SeedSequence().entropy) % 2**32
+"""New at every run; a failure shows it."""
+
+Following = Callable[[Emit, relax.Expr, relax.Expr], relax.Expr]
+
+_EXACT_RMS = 1e-6
+"""Of the results, beside the same in float64: what adding up the products of some hundred channels
+one by one is off by."""
+
+
+def convolution(
+    picture: tuple[int, int, int, int],
+    filters: int,
+    following: Following | None = None,
+    *,
+    groups: int = 1,
+    dilation: int = 1,
+    padding: tuple[int, ...] = (1, 1, 1, 1),
+) -> tvm.IRModule:
+    rng = np.random.default_rng(SEED)
+    channels = picture[1] // groups
+    weights = constant(filters, channels, 3, 3, scale=(channels * 9) ** -0.5, rng=rng)
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        y = op.nn.conv2d(x, weights, padding=padding, dilation=dilation, groups=groups)
+        return y if following is None else following(emit, emit(y), x)
+
+    return graph([picture], body)
+
+
+def biased(emit: Emit, y: relax.Expr) -> relax.Expr:
+    channels = int(y.ty.shape[1])
+    return emit(op.add(y, constant(1, channels, 1, 1, rng=np.random.default_rng(SEED + 1))))
+
+
+def residual(emit: Emit, y: relax.Expr, x: relax.Expr) -> relax.Expr:
+    return op.nn.relu(emit(op.add(biased(emit, y), x)))
+
+
+def twice(emit: Emit, y: relax.Expr, x: relax.Expr) -> relax.Expr:
+    """What is added is computed, and read once more behind."""
+    weights = constant(64, 64, 3, 3, scale=0.04, rng=np.random.default_rng(SEED + 2))
+    first = emit(op.nn.relu(biased(emit, y)))
+    second = emit(op.add(emit(op.nn.conv2d(first, weights, padding=1)), first))
+    return op.multiply(second, first)
+
+
+def in_place(emit: Emit, y: relax.Expr, x: relax.Expr) -> relax.Expr:
+    """What is added is computed, and read by nothing behind: the results are written over it."""
+    rng = np.random.default_rng(SEED + 2)
+    one, three = (constant(64, 64, n, n, scale=0.1 / n, rng=rng) for n in (1, 3))
+    shortcut = emit(op.nn.conv2d(x, one))
+    second = emit(op.nn.conv2d(emit(op.nn.relu(y)), three, padding=1))
+    return op.nn.relu(emit(op.add(biased(emit, second), shortcut)))
+
+
+GRAPHS = {
+    "odd": convolution((1, 64, 23, 31), 64),
+    "batch": convolution((3, 32, 9, 14), 48),
+    "small": convolution((2, 128, 7, 7), 128),
+    "wide": convolution((1, 304, 8, 9), 336),
+    "padding": convolution((1, 48, 17, 19), 64, padding=(0, 2, 1, 0)),
+    "no_padding": convolution((1, 48, 17, 19), 64, padding=(0, 0, 0, 0)),
+    "dilated": convolution((1, 64, 21, 18), 64, dilation=2, padding=(2, 2, 2, 2)),
+    "grouped": convolution((1, 128, 18, 18), 192, groups=4),
+    "residual": convolution((2, 64, 13, 13), 64, residual),
+    "leaky": convolution((1, 64, 16, 16), 32, lambda e, y, x: op.nn.leakyrelu(biased(e, y), 0.2)),
+    "clipped": convolution((1, 64, 16, 16), 64, lambda e, y, x: op.clip(biased(e, y), 0, 6)),
+    "tanh": convolution((1, 64, 16, 16), 64, lambda e, y, x: op.tanh(e(op.add(y, x)))),
+    "twice": convolution((1, 64, 12, 12), 64, twice),
+    "in_place": convolution((1, 64, 12, 12), 64, in_place),
+}
+"""All have convolutions of three by three taps that cost less in tiles."""
+
+OTHERS = {
+    "few_channels": convolution((1, 3, 32, 32), 64),
+    "odd_channels": convolution((1, 36, 16, 16), 36),
+    "depthwise": convolution((1, 64, 16, 16), 64, groups=64),
+}
+"""None of these is done in tiles."""
+
+
+@pytest.fixture(scope="module", params=["auto", "nhwc"])
+def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Regions:
+    folder = tmp_path_factory.mktemp(f"winograd_{request.param}")
+    return Regions({**GRAPHS, **OTHERS}, folder, {"layout": request.param})
+
+
+@pytest.mark.parametrize("name", [*GRAPHS, *OTHERS])
+def test_they_agree_with_the_reference(compiled: Regions, name: str) -> None:
+    compiled.require_reference(name)
+
+
+@pytest.mark.parametrize("name", ["odd", "small", "wide", "grouped"])
+def test_they_are_as_exact_as_sums_of_products(compiled: Regions, name: str) -> None:
+    rng = np.random.default_rng(SEED + 3)
+    mod = GRAPHS[name]
+    x = np.maximum(random_inputs(mod, rng)[0], 0)
+    (call,) = (b.value for b in mod["main"].body.blocks[0].bindings[:1])
+    weights, groups = call.args[1].value.numpy().astype(np.float64), int(call.attrs.groups)
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    parts = zip(np.split(windows, groups, 1), np.split(weights, groups), strict=True)
+    expected = np.concatenate([np.einsum("nchwij,fcij->nfhw", w, f) for w, f in parts], axis=1)
+    (actual,) = compiled.run(name, [x])
+    error = np.sqrt(np.mean((actual - expected) ** 2) / np.mean(expected**2))
+    assert error < _EXACT_RMS, f"{error} of seed {SEED}"
+
+
+_ISAS = [
+    "AVX2",
+    pytest.param(
+        "AVX512_CORE",
+        marks=pytest.mark.skipif("avx512bw" not in cpu_flags_here(), reason="needs AVX-512"),
+    ),
+]
+
+
+@pytest.mark.parametrize("isa", _ISAS)
+def test_the_library_computes_only_what_is_not_done_in_tiles(
+    compiled: Regions, isa: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(SEED + 4)
+    for graphs, expected in ((GRAPHS, 0), (OTHERS, len(OTHERS))):
+        given = {name: random_inputs(mod, rng)[0] for name, mod in graphs.items()}
+        folder = tmp_path / str(expected)
+        folder.mkdir()
+        settings = {"ONEDNN_MAX_CPU_ISA": isa, "ONEDNN_VERBOSE": "1"}
+        found, told = run_elsewhere(compiled.path, given, folder, **settings)
+        for name, x in given.items():
+            (wanted,) = evaluate(graphs[name], [x])
+            assert largest_error(found[name], wanted) < DEFAULT_RTOL, name
+        executed = re.findall(r"exec,cpu,convolution,.*kh3", told)
+        assert len(executed) == expected, executed
