@@ -36,7 +36,7 @@ def wanted(kind: str, length: int, x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("length", [208, 462])
+@pytest.mark.parametrize("length", [208, 462, 1025, 170, 135])
 def test_transforms_of_rows_are_numpys(kind: str, length: int, context: BuildContext) -> None:
     matrix = matrix_of(kind, length)
     x = np.random.default_rng().standard_normal((3, 7, len(matrix))).astype(np.float32)
@@ -66,7 +66,21 @@ def test_only_what_is_a_transform_is_taken_for_one() -> None:
     assert recognized(np.eye(64)) is None
 
 
-def test_lengths_with_large_primes_stay_products() -> None:
-    assert factors(2 * 17) == ()
-    assert recognized(matrix_of("complex", 34).astype(np.float64)) is None
-    assert recognized(matrix_of("from_real", 33).astype(np.float64)) is None
+@pytest.mark.parametrize("length", [128, 45])
+def test_a_window_behind_a_transform_is_part_of_it(length: int, context: BuildContext) -> None:
+    window = np.hanning(length)
+    matrix = (matrix_of("to_real", length) * window).astype(np.float32)
+    found = recognized(matrix.astype(np.float64))
+    assert found is not None and found.window
+    x = np.random.default_rng().standard_normal((40, len(matrix))).astype(np.float32)
+
+    def body(emit: cases.Body, x: relax.Expr) -> relax.Expr:
+        return emit(relax.op.matmul(x, relax.const(matrix)))
+
+    (got,) = cases.run(cases.partition(body, [x]), [x], context)
+    np.testing.assert_allclose(got, wanted("to_real", length, x) * window, atol=2e-6)
+
+
+def test_lengths_with_huge_primes_stay_products() -> None:
+    assert factors(2 * 17) == (2, 17)
+    assert factors(2 * 1223) == ()

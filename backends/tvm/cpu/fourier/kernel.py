@@ -18,8 +18,14 @@ from tvm.script.ir_builder import tirx as T
 
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.cpu.extents import all_float32
-from collage.backends.tvm.cpu.fourier.recognized import Transform, factors, recognized
-from collage.backends.tvm.cpu.fourier.steps import Complex, Table, Vectors, plan, product, transform
+from collage.backends.tvm.cpu.fourier.recognized import (
+    WRITTEN_OUT,
+    Transform,
+    factors,
+    recognized,
+)
+from collage.backends.tvm.cpu.fourier.steps import plan, transform
+from collage.backends.tvm.cpu.fourier.vectors import Complex, Table, Vectors, product
 from collage.backends.tvm.cpu.schedules import Machine
 
 _LEAST_LENGTH = 32
@@ -74,7 +80,9 @@ def _may_pay(rows: int, shape: Sequence[int], lanes: int) -> bool:
 
 def _pays(found: Transform, rows: int, lanes: int) -> bool:
     whole = rows * found.rows * found.columns / _PRODUCT_RATE
-    steps = found.points * _STEP_CYCLES * (2 + sum(factors(found.points)))
+    # In a loop nothing is named twice: a large factor takes half of what it would take.
+    parts = sum(f if f <= WRITTEN_OUT else f / 2 for f in factors(found.points))
+    steps = found.points * _STEP_CYCLES * (2 + parts)
     copies = _COPY_CYCLES * (found.rows + found.columns) * lanes / 8
     return -(-rows // lanes) * (steps + copies) < whole
 
@@ -100,8 +108,11 @@ class Kernel:
         self.table = Table(lanes)
         self._begins = plan(kind.points, self._factors, self.table, inverse=kind.inverse)
         sign = 2j * math.pi * (1 if kind.inverse else -1)
-        pairs = range(kind.points + 1) if kind.kind != "complex" else ()
+        paired = kind.kind != "complex" and not kind.odd
+        pairs = range(kind.points + 1) if paired else ()
         self._turns = self.table.add([cmath.exp(sign * k / kind.length) for k in pairs])
+
+        self._window = self.table.add([complex(weight) for weight in kind.window])
 
     def compute(self, x: te.Tensor, table: te.Tensor, out: Sequence[int]) -> te.Tensor:
         """The transformed rows.
@@ -148,9 +159,13 @@ class Kernel:
         size = max(kind.rows, kind.columns, 2 * kind.points) * lanes
         buffers = [T.buffer_proxy(T.alloc_buffer((size,), "float32")) for _ in range(2)]
         first, second = (Vectors(each, lanes) for each in buffers)
+        step = 2 if kind.odd and kind.kind == "from_real" else 1
         with T.serial(0, lanes) as lane, T.serial(0, kind.rows) as column:
-            buffers[0][column * lanes + lane] = given[self._row(group, lane) * kind.rows + column]
-        if kind.kind == "to_real":
+            value = given[self._row(group, lane) * kind.rows + column]
+            buffers[0][column * step * lanes + lane] = value
+        if kind.odd:
+            self._to_complex(first)
+        elif kind.kind == "to_real":
             self._to_pairs(first, second)
             first, second = second, first
         found = transform(
@@ -158,20 +173,35 @@ class Kernel:
             inverse=kind.inverse,
         )
         last, other = (first, second) if found is first else (second, first)
-        if kind.kind == "from_real":
+        if kind.kind == "from_real" and not kind.odd:
             self._from_pairs(last, other)
             last = other
         memory = last.buffer
+        step = 2 if kind.odd and kind.kind == "to_real" else 1
         scale = T.float32(kind.scale)
         with T.serial(0, lanes) as lane, T.serial(0, kind.columns) as column:
-            out[self._row(group, lane) * kind.columns + column] = (
-                memory[column * lanes + lane] * scale
-            )
+            value = memory[column * step * lanes + lane] * scale
+            if kind.window:
+                value = value * self.table.buffer[2 * (self._window + column)]
+            out[self._row(group, lane) * kind.columns + column] = value
 
     def _row(self, group: Any, lane: Any) -> Any:
         """The last row stands for those that there are not."""
         row = group * self._lanes + lane
         return row if self._rows % self._lanes == 0 else tirx.min(row, self._rows - 1)
+
+    def _to_complex(self, values: Vectors) -> None:
+        """Real values, or half of the frequencies of those, an odd number, as complex ones."""
+        points = self._kind.points
+        nothing = tirx.Broadcast(tirx.const(0.0, "float32"), self._lanes)
+        if self._kind.kind == "from_real":
+            with T.serial(0, points) as k:
+                values.store_part(k, 1, nothing)
+            return
+        values.store_part(0, 1, nothing)
+        with T.serial(1, points // 2 + 1) as k:
+            real, imaginary = values.load(k)
+            values.store(points - k, (real, nothing - imaginary))
 
     def _from_pairs(self, source: Vectors, to: Vectors) -> None:
         """Frequencies of real values, from those of every second one and the others together."""

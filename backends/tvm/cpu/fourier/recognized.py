@@ -13,6 +13,9 @@ from collage.backends.relax.fourier import transform_matrix
 Kind = Literal["from_real", "to_real", "complex"]
 _NEAR = 1e-6
 _RADICES = (4, 3, 5, 2, 7, 11, 13)
+WRITTEN_OUT, LARGEST = 13, 1200
+"""Of the factors: the largest whose step is without a loop, and the largest for which there is a
+step."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +33,25 @@ class Transform:
         Whether angles turn forward.
     scale : float
         What the sums are multiplied by.
+    window : tuple of float, optional
+        What real values that come out are multiplied by besides, one by one.
     """
 
     kind: Kind
     length: int
     inverse: bool
     scale: float
+    window: tuple[float, ...] = ()
 
     @property
     def points(self) -> int:
         """Complex values that are transformed: pairs of real ones, where there are pairs."""
-        return self.length if self.kind == "complex" else self.length // 2
+        return self.length if self.kind == "complex" or self.odd else self.length // 2
+
+    @property
+    def odd(self) -> bool:
+        """Whether real values are too odd a number for pairs: each is complex, then."""
+        return self.kind != "complex" and bool(self.length % 2)
 
     @property
     def rows(self) -> int:
@@ -56,7 +67,7 @@ class Transform:
         """Where values of one kind are real; frequencies have their two ends."""
         if self.kind == "complex":
             return 2 * self.length
-        return self.length + (2 if self.kind != real else 0)
+        return 2 * (self.length // 2 + 1) if self.kind != real else self.length
 
 
 def recognized(matrix: NDArray[Any]) -> Transform | None:
@@ -70,8 +81,7 @@ def recognized(matrix: NDArray[Any]) -> Transform | None:
     Returns
     -------
     Transform or None
-        None where it is none, or one of a length that has a large prime factor or, of real values,
-        is odd.
+        None where it is none, or one of a length that has a very large prime factor.
 
     Examples
     --------
@@ -82,7 +92,7 @@ def recognized(matrix: NDArray[Any]) -> Transform | None:
     True
     """
     rows, columns = matrix.shape
-    if min(rows, columns) < 8 or rows % 2 or columns % 2:
+    if min(rows, columns) < 8:
         return None
     # The first row goes to all frequencies alike, or comes from the first of them.
     scale = float(matrix[0, 0])
@@ -90,7 +100,7 @@ def recognized(matrix: NDArray[Any]) -> Transform | None:
     even = np.abs(first).max() <= _NEAR * abs(scale)
     flat = np.abs(matrix[0] - scale).max() <= _NEAR * abs(scale)
     if not scale or not (even or flat):
-        return None
+        return _windowed(matrix)
     for kind, inverse in _candidates(rows, columns, flat=flat):
         lengths: dict[Kind, int] = {"complex": columns // 2, "from_real": rows, "to_real": columns}
         length = lengths[kind]
@@ -100,12 +110,24 @@ def recognized(matrix: NDArray[Any]) -> Transform | None:
     return None
 
 
+def _windowed(matrix: NDArray[Any]) -> Transform | None:
+    """Back to real values, each of which is multiplied by a number: windows that are added up."""
+    rows, columns = matrix.shape
+    # The first row goes to all values alike.
+    scale = float(np.abs(matrix[0]).max())
+    if rows != 2 * (columns // 2 + 1) or not scale or not np.isfinite(matrix).all():
+        return None
+    window = tuple(float(weight) for weight in matrix[0] / scale)
+    found = Transform("to_real", columns, True, scale, window)
+    return found if factors(found.points) and _same(matrix, found) else None
+
+
 def _candidates(rows: int, columns: int, *, flat: bool) -> list[tuple[Kind, bool]]:
     if flat:
-        return [("to_real", True)] if rows == columns + 2 else []
-    if rows == columns:
+        return [("to_real", True)] if rows == 2 * (columns // 2 + 1) else []
+    if rows == columns and not rows % 2:
         return [("complex", False), ("complex", True)]
-    return [("from_real", False)] if columns == rows + 2 else []
+    return [("from_real", False)] if columns == 2 * (rows // 2 + 1) else []
 
 
 def _same(matrix: NDArray[Any], found: Transform) -> bool:
@@ -114,11 +136,13 @@ def _same(matrix: NDArray[Any], found: Transform) -> bool:
     whole = transform_matrix(found.length, bins, inverse=found.inverse, real_back=real_back)
     parts = whole[:, :1] if found.kind == "from_real" else whole
     wanted = parts.reshape(matrix.shape) * (found.length if found.inverse else 1)
+    if found.window:
+        wanted = wanted * np.array(found.window)
     return bool(np.abs(matrix - found.scale * wanted).max() <= 4 * _NEAR * abs(found.scale))
 
 
 def factors(points: int) -> tuple[int, ...]:
-    """The factors of a length, from that of the first step on; none of a length with a large one.
+    """The factors of a length, from that of the first step on; none of a length with a huge one.
 
     Parameters
     ----------
@@ -128,16 +152,22 @@ def factors(points: int) -> tuple[int, ...]:
     Returns
     -------
     tuple of int
-        Each small enough to be written out.
+        The small ones first, each of which is written out.
 
     Examples
     --------
-    >>> factors(200), factors(41)
-    ((4, 5, 5, 2), ())
+    >>> factors(200), factors(1025), factors(2 * 2003)
+    ((4, 5, 5, 2), (5, 5, 41), ())
     """
     found = list[int]()
     for radix in _RADICES:
         while points % radix == 0:
             points //= radix
             found.append(radix)
+    radix = WRITTEN_OUT + 2
+    while points > 1 and radix <= LARGEST:
+        while points % radix == 0:
+            points //= radix
+            found.append(radix)
+        radix += 2
     return tuple(found) if points == 1 else ()

@@ -8,104 +8,20 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
-Complex = tuple[Any, Any]
-
-
-class Vectors:
-    """Memory of complex numbers, of which each is two vectors.
-
-    Parameters
-    ----------
-    buffer : buffer proxy
-        Of one axis.
-    lanes : int
-        Of a vector.
-    """
-
-    def __init__(self, buffer: Any, lanes: int) -> None:
-        self.buffer, self._lanes = buffer, lanes
-
-    def load(self, number: Any) -> Complex:
-        """A complex number, in variables."""
-        return named(self._part(number, 0)), named(self._part(number, 1))
-
-    def store(self, number: Any, value: Complex) -> None:
-        """Both parts of a complex number.
-
-        Parameters
-        ----------
-        number : expression
-            Which one.
-        value : Complex
-            What is stored.
-        """
-        for part, each in enumerate(value):
-            self.buffer[self._at(number, part)] = each
-
-    def _part(self, number: Any, part: int) -> Any:
-        return self.buffer[self._at(number, part)]
-
-    def _at(self, number: Any, part: int) -> Any:
-        return tirx.Ramp((number * 2 + part) * self._lanes, 1, self._lanes)
-
-
-def named(value: Any) -> Any:
-    """A variable that holds a value."""
-    return T.Bind(value)
-
-
-class Table:
-    """Numbers of the unit circle, read one by one.
-
-    Parameters
-    ----------
-    lanes : int
-        Of the vectors that are multiplied by them.
-    """
-
-    def __init__(self, lanes: int) -> None:
-        self._values, self._lanes = list[complex](), lanes
-        self.buffer: Any = None
-
-    def add(self, values: Sequence[complex]) -> int:
-        """Where they stand."""
-        self._values.extend(values)
-        return len(self._values) - len(values)
-
-    def array(self) -> NDArray[np.float32]:
-        """All of them, both parts by turns."""
-        pairs = np.array(self._values or [0j]).view(np.float64)
-        return pairs.astype(np.float32)
-
-    def load(self, place: Any) -> Complex:
-        """One of them, as vectors of equal numbers."""
-        real, imaginary = (
-            named(tirx.Broadcast(self.buffer[place * 2 + part], self._lanes)) for part in range(2)
-        )
-        return real, imaginary
-
-
-def product(one: Complex, two: Complex) -> Complex:
-    """Of two complex numbers.
-
-    Parameters
-    ----------
-    one, two : Complex
-        Each part a vector.
-
-    Returns
-    -------
-    Complex
-        Expressions.
-    """
-    return one[0] * two[0] - one[1] * two[1], one[0] * two[1] + one[1] * two[0]
+from collage.backends.tvm.cpu.fourier.primes import PrimeStep
+from collage.backends.tvm.cpu.fourier.recognized import WRITTEN_OUT
+from collage.backends.tvm.cpu.fourier.vectors import (
+    Complex,
+    Table,
+    Vectors,
+    named,
+    named_pair,
+    product,
+)
 
 
 def plan(points: int, factors: Sequence[int], table: Table, *, inverse: bool) -> list[int]:
@@ -136,6 +52,8 @@ def plan(points: int, factors: Sequence[int], table: Table, *, inverse: bool) ->
                 [cmath.exp(turn * p * k / rest) for p in range(parts) for k in range(1, radix)]
             )
         )
+        if radix > WRITTEN_OUT:
+            table.add([cmath.exp(turn * k / radix) for k in range(radix)])
         rest = parts
     return begins
 
@@ -167,6 +85,13 @@ def transform(
     rest, stride = points, 1
     for radix, begin in zip(factors, begins, strict=True):
         parts = rest // radix
+        if radix > WRITTEN_OUT:
+            at = begin + parts * (radix - 1)
+            whole = PrimeStep(radix, parts, stride, (begin, at), table, inverse=inverse)
+            whole.step(source, other)
+            source, other = other, source
+            rest, stride = parts, stride * radix
+            continue
         with T.serial(0, parts) as p:
             turns = [table.load(begin + p * (radix - 1) + k) for k in range(radix - 1)]
             with T.serial(0, stride) as q:
@@ -186,8 +111,8 @@ def _two(values: Sequence[Complex], inverse: bool) -> list[Complex]:
 
 def _four(values: Sequence[Complex], inverse: bool) -> list[Complex]:
     (ar, ai), (br, bi), (cr, ci), (dr, di) = values
-    even, odd = _named(ar + cr, ai + ci), _named(ar - cr, ai - ci)
-    up, over = _named(br + dr, bi + di), _named(br - dr, bi - di)
+    even, odd = named_pair(ar + cr, ai + ci), named_pair(ar - cr, ai - ci)
+    up, over = named_pair(br + dr, bi + di), named_pair(br - dr, bi - di)
     behind = odd[0] + over[1], odd[1] - over[0]
     ahead = odd[0] - over[1], odd[1] + over[0]
     second, last = (ahead, behind) if inverse else (behind, ahead)
@@ -203,8 +128,8 @@ def _direct(values: Sequence[Complex], inverse: bool) -> list[Complex]:
     sums, differences = list[Complex](), list[Complex]()
     for j in range(1, half + 1):
         one, two = values[j], values[radix - j]
-        sums.append(_named(one[0] + two[0], one[1] + two[1]))
-        differences.append(_named(one[0] - two[0], one[1] - two[1]))
+        sums.append(named_pair(one[0] + two[0], one[1] + two[1]))
+        differences.append(named_pair(one[0] - two[0], one[1] - two[1]))
     results: list[Complex] = [(first[0], first[1])] * radix
     whole = [first[0], first[1]]
     for each in sums:
@@ -227,10 +152,6 @@ def _direct(values: Sequence[Complex], inverse: bool) -> list[Complex]:
         ahead, behind = (real + down, imaginary - up), (real - down, imaginary + up)
         results[k], results[radix - k] = (behind, ahead) if inverse else (ahead, behind)
     return results
-
-
-def _named(real: Any, imaginary: Any) -> Complex:
-    return named(real), named(imaginary)
 
 
 _BUTTERFLIES: dict[int, Callable[[Sequence[Complex], bool], list[Complex]]] = {2: _two, 4: _four}
