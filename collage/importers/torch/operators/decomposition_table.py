@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from collage.importers.torch.operators.folds import col2im
+from collage.importers.torch.operators.folds import col2im, windows_added
 from collage.importers.torch.operators.order_statistics import (
     median,
     median_of_all,
@@ -161,8 +161,10 @@ def _histogram(x: torch.Tensor, bins: int = 100, low: Any = 0, high: Any = 0) ->
     least, most = torch.where(even, least - 1, least), torch.where(even, most + 1, most)
     place = torch.floor((flat - least) / (most - least) * bins).clamp(max=bins - 1)
     within = (flat >= least) & (flat <= most)
-    hit = (place.unsqueeze(0) == torch.arange(bins).unsqueeze(1)) & within
-    return hit.sum(1).to(x.dtype)
+    # What is outside, or no number, is counted in a bin that nobody sees.
+    place = torch.where(within, place, bins).to(torch.int64)
+    none = torch.zeros(bins + 1, dtype=torch.int64)
+    return none.scatter_add(0, place, torch.ones_like(place))[:bins].to(x.dtype)
 
 
 def _pair_distances(x: torch.Tensor, p: float = 2.0) -> torch.Tensor:
@@ -282,6 +284,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.as_strided_scatter.default: _strided_scatter,
         aten.diagonal_scatter.default: _diagonal_scatter,
         aten.col2im.default: col2im,
+        aten.unfold_backward.default: windows_added,
         aten.median.default: median_of_all,
         aten.median.dim: median,
         aten.nanmedian.default: median_of_all_numbers,

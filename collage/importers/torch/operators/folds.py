@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
+_MOST_OVERLAPPING = 16
+
 
 def col2im(
     x: torch.Tensor,
@@ -50,6 +52,33 @@ def col2im(
     # (N, C, taps down, taps across, blocks down, blocks across): columns first, rows then.
     image = _overlapped(_overlapped(taps, 3, 5, *ways[1]), 2, 3, *ways[0])
     return image.to(x.dtype).reshape(*lead, channels, *output_size)
+
+
+def windows_added(
+    x: torch.Tensor, sizes: Sequence[int], dim: int, size: int, step: int
+) -> torch.Tensor:
+    """``aten.unfold_backward``, where no more windows overlap than are worth as many tensors.
+
+    Parameters
+    ----------
+    x : Tensor
+        Windows along an axis, their values last.
+    sizes : sequence of int
+        Of the result.
+    dim : int
+        The axis.
+    size, step : int
+        How long windows are, and how far apart.
+
+    Returns
+    -------
+    Tensor
+        Zeros where no window is.
+    """
+    if not sizes or -(-size // step) > _MOST_OVERLAPPING or not x.numel():
+        return NotImplemented
+    dim %= len(sizes)
+    return _overlapped(x.movedim(-1, dim), dim, dim + 1, sizes[dim], 1, 0, step)
 
 
 def _overlapped(

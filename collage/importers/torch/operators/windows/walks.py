@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from tvm.relax import op
 from collage.importers.torch.operators.arguments import Importer, arguments, shape_of
 from collage.importers.torch.operators.errors import RefusedError
 
+_MOST_PIECES = 16
+
 
 def _windows(importer: Importer, node: fx.Node) -> relax.Expr:
     """``x.unfold(axis, size, step)``: overlapping windows along an axis, their values last."""
@@ -21,10 +24,35 @@ def _windows(importer: Importer, node: fx.Node) -> relax.Expr:
     shape = shape_of(x)
     axis %= len(shape)
     begins = np.arange(0, shape[axis] - size + 1, step)
+    pieces = _in_pieces(importer, x, axis, size, step)
+    if pieces is not None:
+        order = [i for i in range(len(shape) + 1) if i != axis + 1]
+        return importer.emit(op.permute_dims(pieces, [*order, axis + 1]))
     places = begins[:, None] + np.arange(size)
     taken = importer.emit(op.take(x, relax.const(places.astype("int64")), axis))
     order = [i for i in range(len(shape) + 1) if i != axis + 1]
     return importer.emit(op.permute_dims(taken, [*order, axis + 1]))
+
+
+def _in_pieces(
+    importer: Importer, x: relax.Expr, axis: int, size: int, step: int
+) -> relax.Expr | None:
+    """Windows along an axis and, behind it, what is in them: pieces that all begin at multiples of
+    one number, side by side. None where they would be many."""
+    shape, width = shape_of(x), math.gcd(size, step)
+    count = (shape[axis] - size) // step + 1
+    if not 0 < size // width <= _MOST_PIECES or count < 2:
+        return None
+    held = (count - 1) * step + size
+    emit = importer.emit
+    cut = x if held == shape[axis] else emit(op.strided_slice(x, [axis], [0], [held]))
+    split = [*shape[:axis], held // width, width, *shape[axis + 1 :]]
+    blocks, apart = emit(op.reshape(cut, split)), step // width
+    parts = [
+        emit(op.strided_slice(blocks, [axis], [at], [at + (count - 1) * apart + 1], [apart]))
+        for at in range(size // width)
+    ]
+    return emit(op.concat(parts, axis + 1)) if len(parts) > 1 else parts[0]
 
 
 def _strided(importer: Importer, node: fx.Node) -> relax.Expr:
