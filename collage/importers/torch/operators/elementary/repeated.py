@@ -16,18 +16,17 @@ from tvm.relax import op
 from tvm.script.ir_builder import tirx as T
 
 from collage.importers.torch.operators.arguments import Importer, dtype_of, shape_of
-from collage.importers.torch.operators.elementary.special import LANCZOS
+from collage.importers.torch.operators.elementary.special import GAMMA, GAMMA_SHIFT
 from collage.importers.torch.operators.errors import RefusedError
 from collage.importers.torch.operators.linear.batches import WIDE, Write, cell, computed, real
 
 _MOST_STEPS = 20_000
 """More than the square root of any argument in float32 that is told from its neighbour asks for."""
 
-_SMALLEST = 1e-17
-"""Of a sum: what is less is added no more."""
+_SMALLEST = _NEAR = 1e-9
+"""Of a sum, and of a step from one: what is less changes no digit of float32."""
 
-_NEAR = 3e-16
-_TINY = 1e-300
+_TINY, _BEYOND = 1e-150, 1e30
 
 
 def _alike(importer: Importer, node: fx.Node) -> tuple[list[relax.Expr], list[int], str]:
@@ -73,12 +72,19 @@ def _greatest_divisor(importer: Importer, node: fx.Node) -> relax.Expr:
 
 def _log_gamma(a: Any) -> Any:
     """Of what is above zero, in double precision."""
-    total = real(LANCZOS[0])
-    for place, factor in enumerate(LANCZOS[1:]):
-        total = total + real(factor) / (a + real(place))
-    t = a + real(6.5)
-    half = real(0.5 * math.log(2 * math.pi))
-    return half + (a - real(0.5)) * tirx.log(t) - t + tirx.log(total)
+
+    # From there on it is a constant.
+    near = tirx.min(a, real(1e15))
+
+    def polynomial(factors: Sequence[float]) -> Any:
+        found = real(factors[0])
+        for factor in factors[1:]:
+            found = found * near + real(factor)
+        return found
+
+    above, below = (polynomial(factors) for factors in GAMMA)
+    whole = (a - real(0.5)) * (tirx.log(a + real(GAMMA_SHIFT - 0.5)) - real(1))
+    return whole - real(GAMMA_SHIFT) + tirx.log(above / below)
 
 
 def _incomplete(upper: bool) -> Callable[[Importer, fx.Node], relax.Expr]:
@@ -144,8 +150,8 @@ def _series(a: Any, x: Any) -> Any:
 
 def _fraction(a: Any, x: Any) -> Any:
     """``1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - ...))``, from the front (Lentz)."""
-    upper, lower, found, change, step, part = (cell() for _ in range(6))
-    upper[0] = real(1 / _TINY)
+    upper, lower, found, change, step, part, above, inverse = (cell() for _ in range(8))
+    upper[0] = real(_BEYOND)
     lower[0] = real(1) / (x + real(1) - a)
     found[0] = lower[0]
     change[0] = real(0)
@@ -156,9 +162,13 @@ def _fraction(a: Any, x: Any) -> Any:
         part[0] = x + real(1) - a + real(2) * step[0]
         change[0] = step[0] * (a - step[0])
         lower[0] = _not_zero(change[0] * lower[0] + part[0])
-        upper[0] = _not_zero(part[0] + change[0] / upper[0])
-        lower[0] = real(1) / lower[0]
-        change[0] = lower[0] * upper[0]
+        # Of both quotients one: a step waits for it.
+        above[0] = part[0] * upper[0] + change[0]
+        inverse[0] = real(1) / (lower[0] * upper[0])
+        change[0] = above[0] * inverse[0]
+        above[0] = _not_zero(change[0] * lower[0])
+        lower[0] = inverse[0] * upper[0]
+        upper[0] = above[0]
         found[0] = found[0] * change[0]
     return found[0]
 

@@ -17,14 +17,9 @@ from collage.importers.torch.operators.errors import RefusedError
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 
-LANCZOS = (
-    *(0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313),
-    *(-176.61502916214059, 12.507343278686905, -0.13857109526572012),
-    *(9.9843695780195716e-6, 1.5056327351493116e-7),
-)
 # The gamma function but for its power and exponential (Boost's lanczos13m53).
-_GAMMA_SHIFT = 6.024680040776729583740234375
-_GAMMA = (
+GAMMA_SHIFT = 6.024680040776729583740234375
+GAMMA = (
     (
         *(2.506628274631000270, 210.8242777515793458, 8071.672002365816210),
         *(186056.2653952234950, 2876370.628935372441, 31426415.58540019438),
@@ -41,6 +36,9 @@ _DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760)
 """Of the even powers of 1 / x, from the second on: Bernoulli's numbers over their places."""
 
 _TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66)
+_SINE = tuple(
+    (-1) ** n * math.pi ** (2 * n + 1) / math.factorial(2 * n + 1) for n in range(8, -1, -1)
+)
 _SHIFT = 8
 """Steps by which an argument is made large enough for its asymptotic series."""
 
@@ -119,9 +117,14 @@ def _computed_wide(function: Callable[..., torch.Tensor]) -> Callable[..., torch
     return apart
 
 
-def _fraction_of_turn(x: torch.Tensor) -> torch.Tensor:
-    """``pi x`` less as many whole turns and half ones as there are: exact for whole numbers."""
-    return math.pi * (x - torch.round(x))
+def _fraction(x: torch.Tensor) -> torch.Tensor:
+    """``x`` less the nearest whole number: exact."""
+    return x - torch.round(x)
+
+
+def _sine_of_turns(f: torch.Tensor) -> torch.Tensor:
+    """``sin(pi f)`` of what is no farther from zero than a half, to 13 digits."""
+    return f * _polynomial(f * f, _SINE)
 
 
 def _log_gamma(x: torch.Tensor) -> torch.Tensor:
@@ -129,14 +132,14 @@ def _log_gamma(x: torch.Tensor) -> torch.Tensor:
     reflected = x < 0.5
     z = torch.where(reflected, 1 - x, x)
     near = torch.clamp(z, max=1e15)
-    above, below = (_polynomial(near, factors) for factors in _GAMMA)
-    sine = torch.abs(torch.sin(_fraction_of_turn(x)))
+    above, below = (_polynomial(near, factors) for factors in GAMMA)
+    sine = torch.abs(_sine_of_turns(_fraction(x)))
     above, below = (
         torch.where(reflected, math.pi * below, above),
         torch.where(reflected, sine * above, below),
     )
     rest = torch.log(above / below)
-    whole = (z - 0.5) * (torch.log(z + (_GAMMA_SHIFT - 0.5)) - 1) - _GAMMA_SHIFT
+    whole = (z - 0.5) * (torch.log(z + (GAMMA_SHIFT - 0.5)) - 1) - GAMMA_SHIFT
     found = torch.where(reflected, rest - whole, rest + whole)
     return torch.where(torch.isinf(x), math.inf, found)
 
@@ -157,7 +160,9 @@ def _digamma(x: torch.Tensor) -> torch.Tensor:
     series = _polynomial(square, (*reversed(_DIGAMMA), 0.0))
     found = torch.log(z) - 0.5 / z - series - below
     found = torch.where(torch.isinf(y), math.inf, found)
-    other = found - math.pi / torch.tan(_fraction_of_turn(x))
+    part = _fraction(x)
+    cosine = _sine_of_turns(0.5 - torch.abs(part))
+    other = found - math.pi * cosine / _sine_of_turns(part)
     # At a pole below zero there is none; at zero it is infinite, by its sign.
     other = torch.where(x == torch.floor(x), math.nan, other)
     return torch.where(x == 0, -1 / x, torch.where(reflected, other, found))
@@ -173,7 +178,7 @@ def _trigamma(x: torch.Tensor) -> torch.Tensor:
     square = 1 / (z * z)
     series = _polynomial(square, (*reversed(_TRIGAMMA), 0.0)) / z
     found = 1 / z + 0.5 * square + series + below
-    sine = torch.sin(_fraction_of_turn(x))
+    sine = _sine_of_turns(_fraction(x))
     return torch.where(reflected, math.pi**2 / (sine * sine) - found, found)
 
 
@@ -186,13 +191,16 @@ def _polygamma(n: int, x: torch.Tensor) -> torch.Tensor:
 def _quantile(gap: torch.Tensor, tail: torch.Tensor) -> torch.Tensor:
     """Of the normal distribution, given how far from a half, and how far from the end."""
 
-    def quotient(x: torch.Tensor, parts: Sequence[Sequence[float]]) -> torch.Tensor:
-        return _polynomial(x, parts[0]) / _polynomial(x, parts[1])
-
-    middle = gap * quotient(gap * gap, _MIDDLE)
-    end = quotient(torch.sqrt(-2 * torch.log(tail)), _END)
-    end = torch.where(tail == 0, -math.inf, end)
-    return torch.where(tail < _TAIL, torch.where(gap < 0, end, -end), middle)
+    square, root = gap * gap, torch.sqrt(-2 * torch.log(tail))
+    far = tail < _TAIL
+    # One division for both.
+    above, below = (
+        torch.where(far, _polynomial(root, end), _polynomial(square, middle))
+        for end, middle in zip(_END, _MIDDLE, strict=True)
+    )
+    found = above / below
+    end = torch.where(tail == 0, -math.inf, found)
+    return torch.where(far, torch.where(gap < 0, end, -end), gap * found)
 
 
 def _inverse_error(x: torch.Tensor) -> torch.Tensor:
