@@ -1,9 +1,7 @@
 """Vectorizable ``exp``, ``log``, ``tanh``, ``erf``, ``sin``, ``cos``, rounding and powers.
 
 LLVM turns a vector of any of them into one library call per lane. The polynomials below (Cephes'
-``expf``, ``logf``, ``sinf`` and ``cosf``; the minimax ratios of Eigen's ``ptanh_float`` and
-``erf``, both also used by TVM's own ``topi.fast_*``) stay within a few units in the last place of
-float32.
+``expf``, ``logf``, ``sinf`` and ``cosf``) stay within a few units in the last place of float32.
 """
 
 from __future__ import annotations
@@ -16,6 +14,17 @@ from tvm import tirx
 from tvm.ir import Call, Op
 
 from collage.backends.tvm.cpu import double_math
+from collage.backends.tvm.cpu.float32_math import (
+    EXP2,
+    clamp,
+    constant,
+    erf,
+    erf_alone,
+    polynomial,
+    tanh,
+    times_power,
+    word,
+)
 from collage.backends.tvm.cpu.named_values import store_named
 from collage.backends.tvm.cpu.remainder import remainder
 from collage.backends.tvm.cpu.wide_math import FUNCTIONS, arctangent2, let, power
@@ -25,26 +34,7 @@ _LOG2_E = 1.44269504088896341
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5)
 _EXP_RANGE = (-87.3365, 88.72283)
-_EXP2 = (
-    1.533757683138692e-4, 1.3399860364524821e-3, 9.61851953438168e-3, 5.550328997513609e-2,
-    2.402264660871325e-1, 6.931472056005132e-1, 1.0,
-)  # fmt: skip
 _EXP2_RANGE = (-126.0, 127.99999)
-_TANH_RANGE = 7.90531110763549805
-_TANH_P = (
-    -2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08,
-    1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03,
-)  # fmt: skip
-_TANH_Q = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
-_ERF_RANGE = 4.0
-_ERF_P = (
-    -2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
-    -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02,
-)  # fmt: skip
-_ERF_Q = (
-    -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03,
-    -1.42647390514189e-02,
-)  # fmt: skip
 _LOG = (
     7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
     -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
@@ -77,86 +67,55 @@ def use_fast_math(func: tirx.PrimFunc) -> tirx.PrimFunc:
         approximate = functions.get(str(call.op.name))
         return call if approximate is None else let(call.args[0], approximate)
 
-    return store_named(func.with_body(tvm_ffi.structural_map(func.body, [(Call, replace)])))
+    def store(place: tirx.BufferStore) -> Any:
+        value = place.value
+        if not isinstance(value, Call) or not isinstance(value.op, Op):
+            return place
+        if str(value.op.name) != "tirx.erf" or str(value.ty) != _FLOAT32:
+            return place
+        return tirx.BufferStore(place.buffer, let(value.args[0], erf_alone), place.indices)
 
-
-def _constant(value: float) -> Any:
-    return tirx.const(value, _FLOAT32)
-
-
-def _polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
-    result = _constant(coefficients[0])
-    for coefficient in coefficients[1:]:
-        result = result * x + _constant(coefficient)
-    return result
-
-
-def _clamp(x: Any, low: float, high: float) -> Any:
-    """Between two limits; what is no number stays that.
-
-    LLVM's code for ``min`` and ``max`` gives the second operand where they do not compare. A choice
-    that names its operand twice would double what TVM takes for each function inside another.
-    """
-    return tirx.max(_constant(low), tirx.min(_constant(high), x))
+    body = tvm_ffi.structural_map(func.body, [(tirx.BufferStore, store)])
+    return store_named(func.with_body(tvm_ffi.structural_map(body, [(Call, replace)])))
 
 
 def _exp(x: Any) -> Any:
     def scaled(clamped: Any) -> Any:
-        power = tirx.floor(clamped * _constant(_LOG2_E) + _constant(0.5))
+        power = tirx.floor(clamped * constant(_LOG2_E) + constant(0.5))
         return let(power, lambda n: reduced(clamped, n))
 
     def reduced(clamped: Any, n: Any) -> Any:
-        rest = clamped - n * _constant(_LN2_HIGH) - n * _constant(_LN2_LOW)
+        rest = clamped - n * constant(_LN2_HIGH) - n * constant(_LN2_LOW)
         return let(rest, lambda r: assemble(n, r))
 
     def assemble(n: Any, r: Any) -> Any:
-        return _scaled(_polynomial(r, _EXP) * (r * r) + r + _constant(1.0), n)
+        return times_power(polynomial(r, _EXP) * (r * r) + r + constant(1.0), n)
 
     low, high = _EXP_RANGE
-    return _ended(x, _EXP_RANGE, let(_clamp(x, low, high), scaled))
-
-
-def _scaled(mantissa: Any, n: Any) -> Any:
-    """By a power of two, in the exponent: the 128th, halves of which are wanted, is no number."""
-    bits = tirx.reinterpret("int32", mantissa) + (n.astype("int32") << tirx.const(23, "int32"))
-    return tirx.reinterpret(_FLOAT32, bits)
+    return _ended(x, _EXP_RANGE, let(clamp(x, low, high), scaled))
 
 
 def _ended(x: Any, limits: tuple[float, float], finite: Any) -> Any:
     """With zero below limits, so that a mask of minus infinity leaves nothing, and no end above."""
     low, high = limits
-    above = tirx.Select(x > _constant(high), _constant(float("inf")), finite)
-    return tirx.Select(x < _constant(low), _constant(0.0), above)
+    above = tirx.Select(x > constant(high), constant(float("inf")), finite)
+    return tirx.Select(x < constant(low), constant(0.0), above)
 
 
 def _exp2(x: Any) -> Any:
     def scaled(clamped: Any) -> Any:
-        whole = tirx.floor(clamped + _constant(0.5))
+        whole = tirx.floor(clamped + constant(0.5))
         return let(whole, lambda n: assemble(n, clamped - n))
 
     def assemble(n: Any, rest: Any) -> Any:
-        return _scaled(let(rest, lambda r: _polynomial(r, _EXP2)), n)
+        return times_power(let(rest, lambda r: polynomial(r, EXP2)), n)
 
     low, high = _EXP2_RANGE
-    return _ended(x, _EXP2_RANGE, let(_clamp(x, low, high), scaled))
+    return _ended(x, _EXP2_RANGE, let(clamp(x, low, high), scaled))
 
 
 def _sigmoid(x: Any) -> Any:
-    return _constant(1.0) / (_constant(1.0) + let(_constant(0.0) - x, _exp))
-
-
-def _tanh(x: Any) -> Any:
-    def ratio(c: Any) -> Any:
-        return let(c * c, lambda s: c * _polynomial(s, _TANH_P) / _polynomial(s, _TANH_Q))
-
-    return let(_clamp(x, -_TANH_RANGE, _TANH_RANGE), ratio)
-
-
-def _erf(x: Any) -> Any:
-    def ratio(c: Any) -> Any:
-        return let(c * c, lambda s: c * _polynomial(s, _ERF_P) / _polynomial(s, _ERF_Q))
-
-    return let(_clamp(x, -_ERF_RANGE, _ERF_RANGE), ratio)
+    return constant(1.0) / (constant(1.0) + let(constant(0.0) - x, _exp))
 
 
 def _log(x: Any) -> Any:
@@ -168,22 +127,20 @@ def _log(x: Any) -> Any:
 
     def near_one(bits: Any) -> Any:
         mantissa = (bits & tirx.const(0x7FFFFF, "int32")) + tirx.const(_SQRT_HALF_BITS, "int32")
-        rest = tirx.reinterpret(_FLOAT32, mantissa) - _constant(1.0)
+        rest = tirx.reinterpret(_FLOAT32, mantissa) - constant(1.0)
         exponent = (bits >> tirx.const(23, "int32")).astype(_FLOAT32)
         return let(exponent, lambda e: let(rest, lambda r: assemble(e, r)))
 
     def assemble(e: Any, r: Any) -> Any:
-        small = (
-            _polynomial(r, _LOG) * (r * r * r) + e * _constant(_LN2_LOW) - r * r * _constant(0.5)
-        )
-        return small + r + e * _constant(_LN2_HIGH)
+        small = polynomial(r, _LOG) * (r * r * r) + e * constant(_LN2_LOW) - r * r * constant(0.5)
+        return small + r + e * constant(_LN2_HIGH)
 
-    infinity = _constant(float("inf"))
-    finite = let(_clamp(x, _SMALLEST, _LARGEST), split)
+    infinity = constant(float("inf"))
+    finite = let(clamp(x, _SMALLEST, _LARGEST), split)
     above = tirx.Select(x < infinity, finite, x)
     # Of less than zero there is none, nor of what is no number.
-    below = tirx.Select(x == _constant(0.0), _constant(float("-inf")), _constant(float("nan")))
-    return tirx.Select(x > _constant(0.0), above, below)
+    below = tirx.Select(x == constant(0.0), constant(float("-inf")), constant(float("nan")))
+    return tirx.Select(x > constant(0.0), above, below)
 
 
 def _turn(x: Any, quarters: int) -> Any:
@@ -201,23 +158,23 @@ def _turn(x: Any, quarters: int) -> Any:
         more = k + tirx.const(float(quarters), "float64")
         part = more - tirx.floor(more * tirx.const(0.25, "float64")) * tirx.const(4.0, "float64")
         quarter = part.astype(_FLOAT32)
-        angle = _clamp(rest, -_QUARTER, _QUARTER)
+        angle = clamp(rest, -_QUARTER, _QUARTER)
         return let(quarter, lambda q: let(angle, lambda r: assemble(q, r)))
 
     def assemble(q: Any, r: Any) -> Any:
         def combined(s: Any) -> Any:
-            sine = _polynomial(s, _SIN) * s * r + r
-            cosine = _polynomial(s, _COS) * s * s - s * _constant(0.5) + _constant(1.0)
-            upright = tirx.any(q == _constant(1.0), q == _constant(3.0))
+            sine = polynomial(s, _SIN) * s * r + r
+            cosine = polynomial(s, _COS) * s * s - s * constant(0.5) + constant(1.0)
+            upright = tirx.any(q == constant(1.0), q == constant(3.0))
             value = tirx.Select(upright, cosine, sine)
-            return tirx.Select(q >= _constant(2.0), _constant(0.0) - value, value)
+            return tirx.Select(q >= constant(2.0), constant(0.0) - value, value)
 
         return let(r * r, combined)
 
     # Of an infinite angle, as of none, there is no sine.
     value = let(x.astype("float64"), reduced)
-    finite = tirx.all(x < _constant(float("inf")), x > _constant(float("-inf")))
-    return tirx.Select(finite, value, _constant(float("nan")))
+    finite = tirx.all(x < constant(float("inf")), x > constant(float("-inf")))
+    return tirx.Select(finite, value, constant(float("nan")))
 
 
 def _sin(x: Any) -> Any:
@@ -235,23 +192,19 @@ def _nearest(x: Any) -> Any:
     """
 
     def signed(bits: Any) -> Any:
-        size = tirx.reinterpret(_FLOAT32, bits & _bits(0x7FFFFFFF))
+        size = tirx.reinterpret(_FLOAT32, bits & word(0x7FFFFFFF))
         # TVM takes a number away that it just added, which would round nothing.
-        whole = tirx.reinterpret("uint32", size + _constant(_WHOLE)) - _bits(_WHOLE_BITS)
+        whole = tirx.reinterpret("uint32", size + constant(_WHOLE)) - word(_WHOLE_BITS)
         whole = tirx.reinterpret("uint32", whole.astype("int32").astype(_FLOAT32))
-        near = tirx.reinterpret(_FLOAT32, whole | (bits & _bits(0x80000000)))
-        return tirx.Select(size < _constant(_WHOLE), near, x)
+        near = tirx.reinterpret(_FLOAT32, whole | (bits & word(0x80000000)))
+        return tirx.Select(size < constant(_WHOLE), near, x)
 
     return let(tirx.reinterpret("uint32", x), signed)
 
 
 def _is_none(x: Any) -> Any:
     """By its bits: LLVM is asked nothing of a vector."""
-    return (tirx.reinterpret("uint32", x) & _bits(0x7FFFFFFF)) > _bits(0x7F800000)
-
-
-def _bits(value: int) -> Any:
-    return tirx.const(value, "uint32")
+    return (tirx.reinterpret("uint32", x) & word(0x7FFFFFFF)) > word(0x7F800000)
 
 
 def _power(call: Call) -> Any:
@@ -278,13 +231,13 @@ def _power(call: Call) -> Any:
                 result = square if result is None else result * square
             left //= 2
             square = square * square if left else square
-        return result if value > 0 else _constant(1.0) / result
+        return result if value > 0 else constant(1.0) / result
 
     return let(base, product)
 
 
 def _root_below_one(x: Any) -> Any:
-    return _constant(1.0) / tirx.sqrt(x)
+    return constant(1.0) / tirx.sqrt(x)
 
 
 _APPROXIMATIONS = {
@@ -296,8 +249,8 @@ _APPROXIMATIONS = {
     "tirx.sin": _sin,
     "tirx.cos": _cos,
     "tirx.sigmoid": _sigmoid,
-    "tirx.tanh": _tanh,
-    "tirx.erf": _erf,
+    "tirx.tanh": tanh,
+    "tirx.erf": erf,
     "tirx.nearbyint": _nearest,
 }
 
