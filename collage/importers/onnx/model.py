@@ -34,6 +34,7 @@ from collage.importers.onnx.support import (
     require_supported,
     require_tensors,
 )
+from collage.importers.onnx.text import TEXT_SUFFIXES, read_text, text_format_of
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ _OLDEST_OPSET = 7
 
 
 class OnnxImporter(FileImporter):
-    """Reads ONNX protobuf files, with or without external data.
+    """Reads ONNX files, of protobuf or as text, with or without external data.
 
     Examples
     --------
@@ -57,10 +58,10 @@ class OnnxImporter(FileImporter):
     """
 
     source_format = "onnx"
-    suffixes = (".onnx", ".pb", ".onnxproto")
+    suffixes = (".onnx", ".pb", ".onnxproto", *TEXT_SUFFIXES)
 
     def recognizes(self, path: Path) -> bool:
-        return self._parse(path) is not None
+        return text_format_of(path) is not None or self._parse(path) is not None
 
     def load(self, path: Path, shapes: Shapes) -> ImportedModel:
         """The model in an ONNX file.
@@ -70,7 +71,8 @@ class OnnxImporter(FileImporter):
         ModelError, ShapeError
             As :func:`import_onnx`, and for external weights that cannot be read.
         """
-        model = self._parse(path)
+        as_text = text_format_of(path)
+        model = self._parse(path) if as_text is None else read_text(path, as_text)
         assert model is not None
         try:
             _load_linked(model, path)

@@ -226,14 +226,12 @@ def import_exported_module(exported: ExportedModule, shapes: Shapes) -> Imported
 
 def _require_inference(mod: tvm.IRModule, name: str) -> None:
     """Refuse batch norms that would normalize by the batch they are given."""
+    from collage.importers.torch.operators.errors import NORMS_BY_BATCH
+
     for block in mod["main"].body.blocks:
         for binding in block.bindings:
             value = binding.value
             if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
                 continue
             if value.op.name == "relax.nn.batch_norm" and bool(value.attrs.training):
-                raise ModelError(
-                    f"'{name}' was exported in training mode; call model.eval() before "
-                    "torch.export.export",
-                    value=name,
-                )
+                raise ModelError(f"'{name}' {NORMS_BY_BATCH}", value=name)

@@ -26,6 +26,7 @@ from torch.utils import _pytree as pytree
 from collage.backends.contract.errors import ModelError
 from collage.importers.torch.courses.hoisting import functional
 from collage.importers.torch.nodes import as_array, type_name
+from collage.importers.torch.operators.errors import NORMS_BY_BATCH
 from collage.importers.torch.structure import RESULTS, is_copy_of, signature_of
 from collage.state import StateTensor
 
@@ -226,11 +227,7 @@ def _kept(program: ExportedProgram) -> list[str]:
 def _require_evaluated(buffer: fx.Node, target: str) -> None:
     """Refuse statistics of a batch norm that normalizes by what it is given."""
     if any("batch_norm" in str(user.target) for user in buffer.users):
-        raise ModelError(
-            "the program was exported in training mode; call model.eval() before "
-            "torch.export.export",
-            value=target,
-        )
+        raise ModelError(f"the program {NORMS_BY_BATCH}", value=target)
 
 
 def _lifted(

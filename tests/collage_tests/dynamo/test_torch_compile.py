@@ -226,6 +226,15 @@ def test_gradients_are_refused(net: Any) -> None:
         compiled(torch.nn.ReLU())(x.requires_grad_())
 
 
+def test_what_norms_do_in_training_is_refused_as_who_calls_would_mend_it() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.BatchNorm1d(4))
+    with torch.no_grad():
+        with pytest.raises(Exception, match=r"model\.eval\(\) before .*where torch\.compile comp"):
+            compiled(net)(torch.randn(2, 8))
+        torch._dynamo.reset()
+        assert_same(compiled(net.eval())(x := torch.randn(2, 8)), net(x))
+
+
 def test_results_are_tensors_of_their_own() -> None:
     """What is written into a result is nowhere else; what a function writes into is written."""
 

@@ -30,6 +30,12 @@ _OWN = (
     "is an operator of its own (torch.library), of which only its library knows what it computes; "
     "write it with PyTorch's operators, or register that as its CompositeImplicitAutograd"
 )
+EVALUATE = "call model.eval() before it is exported, or called where torch.compile compiles it"
+"""What to do about what is done in training alone."""
+NORMS_BY_BATCH = (
+    "normalizes by the batch that it is given and keeps statistics of it, as batch norms do in "
+    f"training; {EVALUATE}"
+)
 SPARSE = (
     "it computes with sparse tensors in other ways than products, sums and changes of form; make "
     "them dense before (to_dense()), or add up rows (index_add)"
@@ -43,8 +49,8 @@ _DERIVATIVE = (
 )
 _QUANTIZING = quantization_not_done("it")
 _DROPS = (
-    "it drops elements at random, as in training; call model.eval() before torch.export.export, "
-    "and write F.dropout(x, p, training=self.training), which drops in every mode without"
+    f"it drops elements at random, as in training; {EVALUATE}, and write "
+    "F.dropout(x, p, training=self.training), which drops in every mode without"
 )
 
 
