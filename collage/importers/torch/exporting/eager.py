@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import copy
 import functools
-import logging
+import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from collage.backends.contract.errors import ModelError
-
-_log = logging.getLogger(__name__)
+from collage.backends.contract.errors import ModelError, telling_line
 
 _MOST = 0.1
 """Of its size, what a result may be off by. Both sides run the same kernels; rounding alone, of
 kernels that PyTorch joins where it runs a module at once, is far below."""
+
+
+_LONGEST = 240
+"""Characters of a reason: some of PyTorch's list all kinds of devices."""
 
 
 @contextmanager
@@ -56,7 +58,7 @@ def require_same(
 ) -> None:
     """Hold what was traced against the module itself, on the example inputs.
 
-    Where one of them cannot be run, or not in time, there is nothing to compare.
+    Where one of them cannot be run, or not in time, there is nothing to compare, and that is said.
 
     Parameters
     ----------
@@ -72,6 +74,11 @@ def require_same(
         How long both may run together; without it they run to their ends.
     running : callable, optional
         What runs the program, where that is not enough by itself.
+
+    Warns
+    -----
+    UserWarning
+        When nothing was compared, and why.
 
     Raises
     ------
@@ -96,37 +103,80 @@ def require_same(
         leaves = _pytree.tree_leaves(called(*own_args, **own_kwargs))
         return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
+    def run(called: Callable[[], Any]) -> list[Any] | Exception:
+        try:
+            return results(called())
+        except Exception as err:  # noqa: BLE001 - a model's own code may raise anything
+            return err
+
+    weights = _unwritten(program, module)
+
+    def copied() -> Any:
+        own = copy.deepcopy(module, dict(weights))
+        stack.enter_context(changed(own))
+        return own
+
     try:
-        weights = _unwritten(program, module)
         with (
             warnings.catch_warnings(),
             torch.no_grad(),
             torch.random.fork_rng(devices=[]),
             _ending_in(limit_sec),
+            ExitStack() as stack,
         ):
             warnings.simplefilter("ignore")
-            own = copy.deepcopy(module, dict(weights))
-            with changed(own):
-                wanted = results(own)
-            found = results(running or copy.deepcopy(program.module(), dict(weights)))
+            wanted = run(copied)
+            if isinstance(wanted, list):
+                found = run(lambda: running or copy.deepcopy(program.module(), dict(weights)))
+                if not isinstance(found, list) and running is None:
+                    # What PyTorch guards is looked at by who imports the program.
+                    found = run(lambda: _without_guards(program, weights))
     except _OverTimeError:
-        _log.debug(
-            "what was traced is not held against the module: that takes over %s s", limit_sec
-        )
+        _say_uncompared(f"that takes longer than it may ({limit_sec:g} s)")
         return
-    except Exception:  # noqa: BLE001 - a model's own code may raise anything
-        _log.debug("what was traced is not held against the module: it does not run", exc_info=True)
+    if not isinstance(wanted, list):
+        _say_uncompared(f"it does not run: {telling_line(wanted)}")
+        return
+    if not isinstance(found, list):
+        _say_uncompared(f"what was traced does not run by itself: {telling_line(found)}")
         return
     if len(found) != len(wanted):
+        _say_uncompared(f"it gives {len(wanted)} tensors, and what was traced {len(found)}")
         return
     for place, (mine, theirs) in enumerate(zip(found, wanted, strict=True)):
-        if (off := _off_by(mine, theirs)) > _MOST:
+        if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+            _say_uncompared(
+                f"its result {place} is {theirs.dtype} of {tuple(theirs.shape)}, and what was "
+                f"traced {mine.dtype} of {tuple(mine.shape)}"
+            )
+        elif (off := _off_by(mine, theirs)) > _MOST:
             raise ModelError(
                 f"what it traces gives something else than the module itself does on the example "
                 f"inputs, result {place} is off by {off:.2g} of its size: code of the model asks "
                 "whether it is traced, or what inputs hold, and then makes up something else, such "
                 "as masks; give all inputs that it can take (attention_mask, token_type_ids)"
             )
+
+
+def _say_uncompared(why: str) -> None:
+    why = textwrap.shorten(why, _LONGEST, placeholder=" ...")
+    warnings.warn(f"what was traced is not held against the module: {why}", stacklevel=4)
+
+
+def _without_guards(program: Any, weights: Mapping[int, Any]) -> Callable[..., Any]:
+    """What runs a program's operators alone, on copies of all that is none of these weights."""
+    import torch
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        flat = [
+            copy.deepcopy(one) if id(one) not in weights else one
+            for one in program._graph_module_flat_inputs(args, kwargs)
+        ]
+        results = torch.fx.Interpreter(program.graph_module).run(*flat)
+        written = len(results) - len(program.graph_signature.user_outputs)
+        return results[written:]
+
+    return run
 
 
 class _OverTimeError(BaseException):
@@ -168,7 +218,7 @@ def _off_by(mine: Any, theirs: Any) -> float:
     """Relative to the size of what the module gives; of whole numbers, how many differ."""
     import torch
 
-    if mine.shape != theirs.shape or mine.dtype != theirs.dtype or not theirs.numel():
+    if not theirs.numel():
         return 0.0
     if not theirs.is_floating_point():
         return float((mine != theirs).double().mean())

@@ -199,7 +199,9 @@ def _by_some_way(
                 )
                 called = running_with_room(program, roomier, empty)
             if not derivatives:
-                plain = without_cache if without_cache in _parts_of(changed) else plain_caches
+                parts = _parts_of(changed)
+                others = (one for one in (without_cache, plain_results) if one in parts)
+                plain = next(others, plain_caches)
                 with _evaluating(module):
                     require_same(program, module, args, kwargs, plain, check_sec, called)
                 sizes = numbers_as_sizes(program)

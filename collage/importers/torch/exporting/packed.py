@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.nn.utils import rnn
 from torch.nn.utils.rnn import PackedSequence
 
 from collage.backends.contract.errors import ModelError
@@ -207,7 +208,7 @@ def _of_lengths(layer: Any, packed: Any, hx: Any) -> Any:
 
 @functools.cache
 def _operator() -> Any:
-    """The operator, which is traced and converted, and never run."""
+    """The operator, which is traced and converted; run where both are compared."""
     torch.library.define(
         f"collage::{NAME}",
         "(str mode, Tensor x, Tensor lengths, Tensor[] states, Tensor[] weights, bool biases, "
@@ -222,4 +223,29 @@ def _operator() -> Any:
         return [output, *(torch.empty_like(state) for state in states)]
 
     torch.library.register_fake(f"collage::{NAME}", shapes)
+    torch.library.impl(f"collage::{NAME}", "cpu", _run)
     return getattr(torch.ops.collage, NAME).default
+
+
+def _run(
+    mode: str,
+    x: Any,
+    lengths: Any,
+    states: list[Any],
+    weights: list[Any],
+    biases: bool,
+    layers: int,
+    both: bool,
+) -> list[Any]:
+    """As PyTorch runs packed sequences."""
+    order = lengths.argsort(descending=True, stable=True)
+    back = order.argsort()
+    packed = rnn.pack_padded_sequence(x[:, order], lengths[order])
+    begin = [state[:, order] for state in states]
+    output, *last = getattr(torch._VF, mode.lower())(
+        *(packed.data, packed.batch_sizes, begin if mode == "LSTM" else begin[0], weights),
+        *(biases, layers, 0.0, False, both),
+    )
+    wide = PackedSequence(output, packed.batch_sizes)
+    output, _ = rnn.pad_packed_sequence(wide, total_length=x.shape[0])
+    return [output[:, back], *(one[:, back] for one in last)]
