@@ -87,9 +87,8 @@ inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::S
   const int packed =
       storage_.owned(row_major({points * (shape.channels / shape.groups) * shape.made}));
   const int given = plain(op.inputs[1]);
-  winograd::pack_weights(
-      shape, K::kResults, K::kColumns,
-      reinterpret_cast<const float*>(storage_.group(given).data + storage_.offset(given)),
+  winograd::pack_weights<K>(
+      shape, reinterpret_cast<const float*>(storage_.group(given).data + storage_.offset(given)),
       reinterpret_cast<float*>(storage_.group(packed).data));
 
   const int src = in_layout(op.inputs[0], from);

@@ -7,44 +7,56 @@
 
 namespace collage_onednn::winograd {
 
+template <int64_t columns>
+using Column = double[columns];  // a number for each result of a block
+
 // Three taps at the points of tiles with two or four results; scaled as transforms.h leaves it.
-inline void taps_at_points(int64_t results, const double (&g)[3], double* at) {
-  auto value = [&](double x) { return g[0] + x * (g[1] + x * g[2]); };
-  if (results == 2) {
-    at[0] = g[0];
-    at[1] = value(1) / 2;
-    at[2] = value(-1) / 2;
-    at[3] = g[2];
-    return;
-  }
+template <int64_t results, int64_t columns>
+inline void taps_at_points(const Column<columns>& g0, const Column<columns>& g1,
+                           const Column<columns>& g2, Column<columns>* at) {
+  // x and -x are told apart by the middle tap alone.
+  auto pair = [&](double x, double scale, Column<columns>& above, Column<columns>& below) {
+    const double one = 1 / scale, two = x / scale, three = x * x / scale;
+    for (int64_t i = 0; i < columns; ++i) {
+      const double even = one * g0[i] + three * g2[i], odd = two * g1[i];
+      above[i] = even + odd;
+      below[i] = even - odd;
+    }
+  };
   const double a = kNear, b = kFar, a2 = a * a, b2 = b * b;
-  const double near = 2 * a2 * (a2 - b2), far = 2 * b2 * (b2 - a2);
-  at[0] = g[0] / (a2 * b2);
-  at[1] = value(a) / near;
-  at[2] = value(-a) / near;
-  at[3] = value(b) / far;
-  at[4] = value(-b) / far;
-  at[5] = g[2];
+  const double first = results == 2 ? 1 : 1 / (a2 * b2);
+  for (int64_t i = 0; i < columns; ++i) {
+    at[0][i] = first * g0[i];
+    at[results + 1][i] = g2[i];
+  }
+  if constexpr (results == 2) return pair(1, 2, at[1], at[2]);
+  pair(a, 2 * a2 * (a2 - b2), at[1], at[2]);
+  pair(b, 2 * b2 * (b2 - a2), at[3], at[4]);
 }
 
-// From row-major weights, for each block of `columns` results: points, channels, results.
-inline void pack_weights(const Shape& s, int64_t results, int64_t columns, const float* weights,
-                         float* packed) {
-  const int64_t n = results + 2, depth = s.channels / s.groups, made = s.made / s.groups;
+// From row-major weights, for each block of results: points, channels, results.
+template <class K>
+inline void pack_weights(const Shape& s, const float* weights, float* packed) {
+  constexpr int64_t n = K::kPoints, results = K::kResults, columns = K::kColumns;
+  const int64_t depth = s.channels / s.groups, made = s.made / s.groups;
+  const int64_t blocks = (made + columns - 1) / columns;
 #pragma omp parallel for
-  for (int64_t k = 0; k < s.made; ++k) {
-    const int64_t place = k % made / columns * columns;
+  for (int64_t block = 0; block < s.groups * blocks; ++block) {
+    const int64_t place = block % blocks * columns, begin = block / blocks * made + place;
     const int64_t width = std::min(columns, made - place);
-    float* block = packed + n * n * depth * (k / made * made + place) + k % made - place;
+    float* to = packed + n * n * depth * begin;
+    Column<columns> taps[3][3] = {}, rows[3][n], column[n];
     for (int64_t c = 0; c < depth; ++c) {
-      const float* g = weights + (k * depth + c) * 9;
-      double rows[3][6], column[6];
+      for (int64_t i = 0; i < width; ++i)
+        for (int64_t tap = 0; tap < 9; ++tap)
+          taps[tap / 3][tap % 3][i] = weights[((begin + i) * depth + c) * 9 + tap];
       for (int i = 0; i < 3; ++i)
-        taps_at_points(results, {g[3 * i], g[3 * i + 1], g[3 * i + 2]}, rows[i]);
+        taps_at_points<results, columns>(taps[i][0], taps[i][1], taps[i][2], rows[i]);
       for (int64_t j = 0; j < n; ++j) {
-        taps_at_points(results, {rows[0][j], rows[1][j], rows[2][j]}, column);
+        taps_at_points<results, columns>(rows[0][j], rows[1][j], rows[2][j], column);
         for (int64_t i = 0; i < n; ++i)
-          block[((i * n + j) * depth + c) * width] = static_cast<float>(column[i]);
+          for (int64_t k = 0; k < width; ++k)
+            to[((i * n + j) * depth + c) * width + k] = static_cast<float>(column[i][k]);
       }
     }
   }
