@@ -24,6 +24,7 @@ from collage.importers.torch.operators.quantized import quantized_operators
 from collage.importers.torch.operators.recurrent import keep_recurrent
 from collage.importers.torch.operators.segments import segments
 from collage.importers.torch.operators.sparse import as_if_dense, sparse_ones
+from collage.importers.torch.operators.windows.fractional import fractional
 from collage.importers.torch.operators.windows.pads import keep_pads
 from collage.importers.torch.operators.windows.resize import keep_whole
 
@@ -75,7 +76,7 @@ def taken_apart(
     table = torch.export.default_decompositions()
     table.update(special_functions() | decompositions() | factorizations())
     table.update(of_bits() | grouped_products(program) | quantized_operators(program))
-    table.update(layer_decompositions() | segments() | sparse_ones())
+    table.update(layer_decompositions() | segments() | sparse_ones() | fractional())
     table[torch.ops.aten.cdist.default] = whole_distances
     table[torch.ops.aten.split_with_sizes.default] = _one_piece
     table[torch.ops.aten.split.Tensor] = _one_piece

@@ -29,7 +29,7 @@ def as_run_at_once() -> Iterator[None]:
     An encoder of transformers leaves padded places out, whose results are zeros then; traced, it
     computes something there. Distributions do not look whether their parameters are possible.
     Nor is a mask of transformers looked at, whether it leaves out what comes later and nothing
-    else: it is applied as it is.
+    else: it is applied as it is. Losses that look at what tensors hold are written otherwise.
 
     Examples
     --------
@@ -38,12 +38,17 @@ def as_run_at_once() -> Iterator[None]:
     """
     import torch
 
+    from collage.importers.torch.exporting.losses import ctc_loss, gaussian_nll_loss
+
+    functional = torch.nn.functional
     encoder, distribution = torch.nn.TransformerEncoder, torch.distributions.Distribution
     with ExitStack() as stack:
         _exchange(stack, encoder, "forward", _with_zeros(encoder.forward))
         _exchange(stack, distribution, "_validate_args", False)
         _exchange(stack, torch.nn.Module, "to", _as_it_is(torch.nn.Module.to))
         _exchange(stack, torch.nn.modules.transformer, "_detect_is_causal_mask", _as_is_said)
+        _exchange(stack, functional, "ctc_loss", ctc_loss)
+        _exchange(stack, functional, "gaussian_nll_loss", gaussian_nll_loss)
         yield
 
 

@@ -244,6 +244,22 @@ def _channels_in_steps(
     return _in_steps(x, scale.reshape(shape), zero.reshape(shape), low, high)
 
 
+def _margins_of_labels(
+    x: torch.Tensor, labels: torch.Tensor, reduction: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Labels end at the first -1; PyTorch's own takes those behind it for the first class."""
+    rows, given = torch.atleast_2d(x), torch.atleast_2d(labels)
+    named = torch.cumsum((given < 0).to(torch.int32), -1) == 0
+    places = torch.where(named, given, 0)
+    numbers = torch.arange(rows.shape[1])
+    is_label = ((places.unsqueeze(-1) == numbers) & named.unsqueeze(-1)).any(1)
+    gap = (1 - rows.gather(1, places).unsqueeze(-1) + rows.unsqueeze(1)).clamp(min=0)
+    counts = named.unsqueeze(-1) & ~is_label.unsqueeze(1)
+    each = torch.where(counts, gap, 0).sum((1, 2)) / rows.shape[1]
+    found = {0: each.reshape(x.shape[:-1]), 1: each.mean(), 2: each.sum()}[reduction]
+    return found, is_label.to(x.dtype).reshape(labels.shape)
+
+
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """What takes operators apart, by operator.
 
@@ -285,6 +301,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.diagonal_scatter.default: _diagonal_scatter,
         aten.col2im.default: col2im,
         aten.unfold_backward.default: windows_added,
+        aten.multilabel_margin_loss_forward.default: _margins_of_labels,
         aten.median.default: median_of_all,
         aten.median.dim: median,
         aten.nanmedian.default: median_of_all_numbers,
