@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from collage.importers.torch.operators.elementary import bessel
+from collage.importers.torch.operators.elementary.derivatives import polygamma
 from collage.importers.torch.operators.errors import RefusedError
 
 Function = Callable[[torch.Tensor], torch.Tensor]
@@ -184,7 +186,7 @@ def _trigamma(x: torch.Tensor) -> torch.Tensor:
 
 def _polygamma(n: int, x: torch.Tensor) -> torch.Tensor:
     if n > 1:
-        raise RefusedError("a polygamma function of higher order than 1")
+        return polygamma(n, x)
     return _trigamma(x) if n else _digamma(x)
 
 
@@ -279,5 +281,16 @@ def special_functions() -> dict[Any, Callable[..., Any]]:
         aten.special_i1e: _bessel(_I1, odd=True, scaled=True),
         aten.special_modified_bessel_i0: _bessel(_I0, odd=False, scaled=False),
         aten.special_modified_bessel_i1: _bessel(_I1, odd=True, scaled=False),
+        aten.special_bessel_j0: bessel.first_kind(0),
+        aten.special_bessel_j1: bessel.first_kind(1),
+        aten.special_bessel_y0: bessel.second_kind(0),
+        aten.special_bessel_y1: bessel.second_kind(1),
+        aten.special_spherical_bessel_j0: bessel.spherical,
     }
+    growing = (_bessel(_I0, odd=False, scaled=False), _bessel(_I1, odd=True, scaled=False))
+    for order, grows in enumerate(growing):
+        for scaled in (False, True):
+            name = f"special_{'scaled_' if scaled else ''}modified_bessel_k{order}"
+            apart = bessel.falling(order, grows, scaled=scaled)
+            functions[getattr(aten, name)] = apart
     return {whole.default: _computed_wide(apart) for whole, apart in functions.items()}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", exc_type=ImportError)
+mpmath = pytest.importorskip("mpmath")
 
 _ENDS = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-30, -1e-30, 3.0, 1e30, 9.1, -9.1]
 
@@ -29,3 +32,46 @@ def test_complements_of_the_error_function(name: str, wanted: object, least: flo
     x = x[~(x < least) | torch.isinf(x)]
     found, exact = apart(x), wanted(x.double())  # type: ignore[operator]
     torch.testing.assert_close(found, exact.float(), rtol=2.4e-7, atol=1e-38, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("bessel_j0", lambda x: mpmath.besselj(0, x)),
+        ("bessel_j1", lambda x: mpmath.besselj(1, x)),
+        ("bessel_y0", lambda x: mpmath.bessely(0, x)),
+        ("bessel_y1", lambda x: mpmath.bessely(1, x)),
+        ("modified_bessel_k0", lambda x: mpmath.besselk(0, x)),
+        ("modified_bessel_k1", lambda x: mpmath.besselk(1, x)),
+        ("scaled_modified_bessel_k0", lambda x: mpmath.exp(x) * mpmath.besselk(0, x)),
+        ("scaled_modified_bessel_k1", lambda x: mpmath.exp(x) * mpmath.besselk(1, x)),
+        ("spherical_bessel_j0", lambda x: mpmath.sin(x) / x),
+    ],
+)
+def test_bessel_functions(name: str, wanted: Callable[[float], Any]) -> None:
+    """PyTorch's own are off by up to 9e-7, in float64 as well."""
+    from collage.importers.torch.operators.elementary.special import special_functions
+
+    operator = getattr(torch.ops.aten, "special_" + name).default
+    apart = special_functions()[operator]
+    x = torch.cat([torch.rand(150) * 40, torch.rand(100) * 3, torch.tensor([1e-30, 3.0, 2.0])])
+    exact = torch.tensor([float(wanted(float(value))) for value in x])
+    torch.testing.assert_close(apart(x), exact, rtol=3e-7, atol=2e-7)
+    ends = [0.0, math.inf, math.nan, *([-math.inf, -3.0] if "_j" in name else [-1.0])]
+    found, theirs = apart(torch.tensor(ends)), operator(torch.tensor(ends))
+    torch.testing.assert_close(found, theirs, rtol=1e-6, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("order", [2, 3, 7])
+def test_higher_derivatives_of_digamma(order: int) -> None:
+    from collage.importers.torch.operators.elementary.special import special_functions
+
+    apart = special_functions()[torch.ops.aten.polygamma.default]
+    x = torch.cat([torch.rand(5000) * 30 + 0.01, -torch.rand(5000) * 5 - 0.01])
+    x = x[(x - x.round()).abs() > 1e-2]
+    exact = torch.polygamma(order, x.double())
+    torch.testing.assert_close(apart(order, x), exact.float(), rtol=5e-6, atol=1e-5)
+    ends = torch.tensor([0.0, -1.0, -2.0, math.inf, math.nan])
+    wanted = torch.polygamma(order, ends)
+    found = apart(order, ends)
+    torch.testing.assert_close(found, wanted, equal_nan=True)
