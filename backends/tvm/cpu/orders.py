@@ -1,7 +1,7 @@
 """The order of rows on a processor: ranks of short rows, and digits of long ones.
 
 TVM's own kernels sort pairs by comparisons, which are hard to foresee. A short row's ranks are
-counted, by vectors that compare all with all; a long row is dealt by eight bits at a time, lowest
+counted, by vectors that compare all with all; a long row is dealt by some bits at a time, lowest
 first, which keeps equal values in order.
 """
 
@@ -23,9 +23,11 @@ from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.cpu.schedules import Machine
 
 _SHORT = 64
-_BITS, _DIGITS = 8, 4
-_BUCKETS = 1 << _BITS
-_VERY_SHORT, _FEW = 16, 8
+_FEW_BITS, _MANY_BITS = (8, 4), (11, 3)
+"""Bits of a digit, and digits; a long row is dealt once less, into more buckets."""
+
+_LONG = 4096
+_FEW = 32
 """TVM's kernel is faster where no more than one in so many of a longer row are wanted."""
 
 
@@ -86,7 +88,7 @@ def orders(machine: Machine) -> dict[str, Legalization]:
     def topk(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         extent, attrs = _extent(call), call.attrs
         k = int(attrs.k)
-        if extent is None or not 1 <= k <= extent or (extent > _VERY_SHORT and k * _FEW <= extent):
+        if extent is None or not 1 <= k <= extent or (extent > _SHORT and k * _FEW <= extent):
             return EXACT["relax.topk"](builder, call)
         results = call.ty.fields if isinstance(call.ty, relax.TupleType) else [call.ty]
         rows = _rows(call, k, bool(attrs.largest))
@@ -192,12 +194,11 @@ def _by_ranks(rows: _Rows, row: Any, key: _Key, put: _Put) -> None:
         keys[i] = key(row, i)
         ranks[i] = tirx.const(0, "int32")
     one, zero = tirx.const(1, "int32"), tirx.const(0, "int32")
-    with T.serial(0, extent) as other, T.seq_scope():
+    with T.serial(0, extent) as other, T.vectorized(0, extent) as i:
         # Of equal ones those behind it have it before them.
-        with T.serial(0, other) as i:
-            ranks[i] = ranks[i] + tirx.Select(keys[other] < keys[i], one, zero)
-        with T.serial(other + 1, extent) as i:
-            ranks[i] = ranks[i] + tirx.Select(keys[other] <= keys[i], one, zero)
+        same = tirx.all(keys[other] == keys[i], other < i)
+        before = tirx.any(keys[other] < keys[i], same)
+        ranks[i] = ranks[i] + tirx.Select(before, one, zero)
     with T.serial(0, extent) as i:
         if rows.wanted == extent:
             put(row, ranks[i], i)
@@ -208,39 +209,41 @@ def _by_ranks(rows: _Rows, row: Any, key: _Key, put: _Put) -> None:
 
 def _by_digits(rows: _Rows, row: Any, key: _Key, put: _Put) -> None:
     extent = rows.extent
+    bits, digits = _MANY_BITS if extent >= _LONG else _FEW_BITS
+    buckets = 1 << bits
     buffers = [
         T.buffer_proxy(T.alloc_buffer((extent,), "uint64", scope="global")) for _ in range(2)
     ]
-    begins = T.buffer_proxy(T.alloc_buffer((_DIGITS * _BUCKETS,), "int32", scope="global"))
+    begins = T.buffer_proxy(T.alloc_buffer((digits * buckets,), "int32", scope="global"))
     total = T.buffer_proxy(T.alloc_buffer((2,), "int32", scope="local"))
 
     def wide(value: int) -> Any:
         return tirx.const(value, "uint64")
 
     def bucket(pair: Any, digit: int) -> Any:
-        place = (pair >> wide(32 + digit * _BITS)) & wide(_BUCKETS - 1)
-        return place.astype("int32") + tirx.const(digit * _BUCKETS, "int32")
+        place = (pair >> wide(32 + digit * bits)) & wide(buckets - 1)
+        return place.astype("int32") + tirx.const(digit * buckets, "int32")
 
     one, zero = tirx.const(1, "int32"), tirx.const(0, "int32")
-    with T.serial(0, _DIGITS * _BUCKETS) as i:
+    with T.serial(0, digits * buckets) as i:
         begins[i] = zero
     with T.serial(0, extent) as i, T.seq_scope():
         above = tirx.reinterpret("uint32", key(row, i)) ^ tirx.const(0x80000000, "uint32")
         buffers[0][i] = (above.astype("uint64") << wide(32)) | i.astype("uint64")
-        for digit in range(_DIGITS):
+        for digit in range(digits):
             at = bucket(buffers[0][i], digit)
             begins[at] = begins[at] + one
-    for digit in range(_DIGITS):
+    for digit in range(digits):
         total[0] = zero
-        with T.serial(0, _BUCKETS) as i, T.seq_scope():
-            total[1] = begins[i + digit * _BUCKETS]
-            begins[i + digit * _BUCKETS] = total[0]
+        with T.serial(0, buckets) as i, T.seq_scope():
+            total[1] = begins[i + digit * buckets]
+            begins[i + digit * buckets] = total[0]
             total[0] = total[0] + total[1]
-    for digit in range(_DIGITS):
+    for digit in range(digits):
         source, target = buffers[digit % 2], buffers[1 - digit % 2]
         with T.serial(0, extent) as i, T.seq_scope():
             at = bucket(source[i], digit)
             target[begins[at]] = source[i]
             begins[at] = begins[at] + one
     with T.serial(0, rows.wanted) as i:
-        put(row, i, (buffers[0][i] & wide(0xFFFFFFFF)).astype("int32"))
+        put(row, i, (buffers[digits % 2][i] & wide(0xFFFFFFFF)).astype("int32"))
