@@ -209,12 +209,18 @@ def _embedding_bag(importer: Importer, node: fx.Node) -> tuple[Any, ...]:
     if length and not left_out:
         folded = importer.emit(op.reshape(rows, [bags, length, width]))
         return (importer.emit(reduce(folded, 1)), None, None, None)
-    # Row i is in bag b if b bags begin at or before it: one product with zeros and ones.
+    # Row i is in bag b if b bags begin at or before it: rows are added to theirs, or it is one
+    # product with zeros and ones.
     dtype, kind = dtype_of(weight), dtype_of(offsets)
     begins = importer.emit(op.strided_slice(offsets, [0], [0], [bags]))
     numbers = importer.emit(op.arange(0, count, 1, kind))
     begun = importer.emit(op.less_equal(importer.emit(op.expand_dims(begins, 1)), numbers))
     counted = importer.emit(op.sum(importer.emit(op.astype(begun, "int32")), 0))
+    if mode == 0 and not left_out and count:
+        bag = importer.emit(op.subtract(counted, relax.const(1, "int32")))
+        places = importer.emit(op.reshape(bag, [count, 1]))
+        none = importer.emit(op.zeros([bags, width], dtype))
+        return (importer.emit(op.scatter_nd(none, places, rows, "add")), None, None, None)
     names = importer.emit(op.arange(1, bags + 1, 1, "int32"))
     member = importer.emit(op.equal(importer.emit(op.expand_dims(names, 1)), counted))
     if left_out:
