@@ -62,8 +62,11 @@ def _rows(
     importer: Importer, node: fx.Node, dim: int, shape: list[int], extents: list[int]
 ) -> Scattered | None:
     """Whole rows of the first axis, where one index was expanded to all elements of each: the
-    messages along a graph's edges."""
+    messages along a graph's edges; and single elements of the only axis."""
     index = node.args[2] if len(node.args) > 2 else node.kwargs["index"]
+    if len(shape) == 1 and isinstance(index, fx.Node):
+        single = importer.emit(op.reshape(importer.value(index), [extents[0], 1]))
+        return lambda x, source, kind: op.scatter_nd(x, single, source, kind)
     expanded = isinstance(index, fx.Node) and str(index.target) == "aten.expand.default"
     if not expanded or dim % len(shape):
         return None
