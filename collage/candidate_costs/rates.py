@@ -76,7 +76,7 @@ class Rates:
     Attributes
     ----------
     best_flops_per_sec : float
-        0 where nothing was measured.
+        By the fewest multiply-adds that do; 0 where nothing was measured.
     """
 
     def __init__(self, graph: DataflowGraph, alike: Callable[[int], Hashable]) -> None:
@@ -123,15 +123,15 @@ class Rates:
         """
         if cost.is_valid and cost.samples_sec:
             work, least_sec = self._work.of(candidate.nodes), min(cost.samples_sec)
-            self.best_flops_per_sec = max(self.best_flops_per_sec, work.flops / least_sec)
+            self.best_flops_per_sec = max(self.best_flops_per_sec, work.fewest_flops / least_sec)
             self._kinds[candidate.target, work.kind].note(work, least_sec)
             self._sums.note(candidate.target, candidate.nodes, cost.median_sec)
 
     def least_sec(self, candidate: Candidate) -> float:
-        """Its multiply-adds at the assumed rate; 0 where that is not known."""
+        """Its fewest multiply-adds at the assumed rate; 0 where that is not known."""
         if not self.best_flops_per_sec:
             return 0.0
-        return self._work.of(candidate.nodes).flops / self.assumed_flops_per_sec
+        return self._work.of(candidate.nodes).fewest_flops / self.assumed_flops_per_sec
 
     def likely_sec(self, candidate: Candidate) -> float:
         """What it hardly takes less than, by what its operators took in others on its target, or by

@@ -16,6 +16,10 @@ from collage.search.subgraph import SubGraph
 
 _EITHER = (OpKind.ELEMWISE, OpKind.BROADCAST)
 
+_TILED = 4
+"""By so much fewer products do with three by three taps and steps of one: in tiles of six by six
+pixels, the largest that kernels have, 36 in place of 144."""
+
 
 @dataclass(frozen=True)
 class Work:
@@ -26,6 +30,8 @@ class Work:
     flops : int
         Of convolutions and matrix products; others count nothing, since memory, not arithmetic,
         bounds them.
+    fewest_flops : int
+        The same, where convolutions that Winograd's algorithm is for take it.
     bytes : int
         That cross its border.
     kind : str
@@ -33,11 +39,12 @@ class Work:
 
     Examples
     --------
-    >>> Work(flops=2, bytes=12, kind="matmul").kind
+    >>> Work(flops=2, fewest_flops=2, bytes=12, kind="matmul").kind
     'matmul'
     """
 
     flops: int
+    fewest_flops: int
     bytes: int
     kind: str
 
@@ -55,12 +62,13 @@ class GraphWork:
     >>> from collage.testing import graph
     >>> mod = graph([(2, 4), (4, 8)], lambda _, x, y: relax.op.matmul(x, y))
     >>> GraphWork(DataflowGraph.from_function(mod["main"])).of(0b1)
-    Work(flops=128, bytes=224, kind='matmul')
+    Work(flops=128, fewest_flops=128, bytes=224, kind='matmul')
     """
 
     def __init__(self, graph: DataflowGraph) -> None:
         self._graph = graph
         self._flops = [_multiply_adds(binding.value) for binding in graph.bindings]
+        self._fewer = [_fewer(binding.value) for binding in graph.bindings]
         self._work: dict[int, Work] = {}
         self._elsewhere: dict[int, dict[relax.Expr, int]] = {}
 
@@ -83,7 +91,8 @@ class GraphWork:
             kind = self._graph.op_name(most)
             if not flops[most] and self._graph.op_kind(most) in _EITHER:
                 kind = "element-wise"
-            self._work[nodes] = Work(sum(flops.values()), self._bytes(nodes), kind)
+            fewest = sum(self._flops[index] // self._fewer[index] for index in flops)
+            self._work[nodes] = Work(sum(flops.values()), fewest, self._bytes(nodes), kind)
         return self._work[nodes]
 
     def _bytes(self, nodes: int) -> int:
@@ -123,3 +132,17 @@ def _multiply_adds(value: relax.Expr) -> int:
         if name == "relax.matmul" or name.startswith("relax.nn.conv"):
             return call_flops(value)
     return 0
+
+
+def _fewer(value: relax.Expr) -> int:
+    """By how much fewer products than of all pixels and taps an operator may do."""
+    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+        return 1
+    if str(value.op.name) != "relax.nn.conv2d" or any(
+        int(step) != 1 for step in value.attrs.strides
+    ):
+        return 1
+    shape = tensor_shape(value.args[1])
+    layout = str(value.attrs.kernel_layout)
+    taps = None if shape is None else (shape[layout.index("H")], shape[layout.index("W")])
+    return _TILED if taps == (3, 3) else 1

@@ -96,3 +96,29 @@ def test_what_is_saved_does_not_learn(products: DataflowGraph) -> None:
         rates.note(candidate, Cost.of_samples([1e-5]))
     assert rates.likely_sec(first) > 0.0 and rates.best_flops_per_sec > 0.0
     assert saved.likely_sec(first) == 0.0 and saved.best_flops_per_sec == 0.0
+
+
+def test_no_kernel_is_held_to_do_more_products_than_tiles_do() -> None:
+    """Of Winograd's algorithm three by three taps ask for a quarter of the products; larger steps
+    and other taps for all."""
+    shapes = {"tiles": (3, 1), "steps": (3, 2), "taps": (1, 1)}
+
+    def body(emit: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
+        made = []
+        for taps, step in shapes.values():
+            weights = relax.const(tvm.runtime.empty((64, 64, taps, taps), "float32"))
+            made.append(emit(op.nn.conv2d(x, weights, strides=step, padding=taps // 2)))
+        return relax.Tuple(made)
+
+    dataflow = DataflowGraph.from_function(graph([(1, 64, 16, 16)], body)["main"])
+    tiles, steps, taps = singles(dataflow, "nn.conv2d")
+    rates = Rates(dataflow, lambda index: index)
+    products = 2 * 64 * 64 * 16 * 16
+    rates.note(taps, Cost.of_samples([products / 1e11]))
+    assert rates.best_flops_per_sec == pytest.approx(1e11)
+    assert rates.least_sec(taps) == pytest.approx(products / 1.25e11)
+    assert rates.least_sec(tiles) == pytest.approx(9 * products / 4 / 1.25e11)
+    assert rates.least_sec(steps) == pytest.approx(9 * products / 4 / 1.25e11)
+    # 2.2 times as fast as the best product: as tiles are, and still no rate of products.
+    rates.note(tiles, Cost.of_samples([9 * products / 2.2e11]))
+    assert rates.best_flops_per_sec == pytest.approx(1e11)
