@@ -12,7 +12,10 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.contract import BuildContext
 from collage.backends.devices.cpu_flags import cpu_flags_here
+from collage.backends.toolchain.elf.shared_library import shared_library
+from collage.backends.toolchain.openmp_pool import pool_library, uses_more
 from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.onednn.regions import Regions, random_inputs, run_elsewhere
@@ -128,6 +131,13 @@ def test_they_are_as_exact_as_sums_of_products(compiled: Regions, name: str) -> 
     (actual,) = compiled.run(name, [x])
     error = np.sqrt(np.mean((actual - expected) ** 2) / np.mean(expected**2))
     assert error < _EXACT_RMS, f"{error} of seed {SEED}"
+
+
+def test_threads_are_those_of_the_pool(compiled: Regions, tmp_path: Path) -> None:
+    """A runtime that asks libgomp for more than the pool has would be left to it as a whole."""
+    pool = pool_library(BuildContext(tmp_path / "cache", tmp_path / "work", 2))
+    assert pool is not None and not uses_more(compiled.path, pool)
+    assert "GOMP_parallel" not in shared_library(compiled.path).undefined
 
 
 _ISAS = [

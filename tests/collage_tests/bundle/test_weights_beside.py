@@ -21,7 +21,7 @@ from collage.backends.contract.errors import BundleError, OutputError
 from collage.testing import graph
 from tests.collage_tests.pipeline.flat_costs import FlatCosts
 
-SIZE = 192
+SIZE = 256
 
 
 @pytest.fixture(scope="module")

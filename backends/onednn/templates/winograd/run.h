@@ -3,11 +3,13 @@
 
 #include <omp.h>
 
+#include <atomic>
+
 #include "weights.h"
 
 namespace collage_onednn::winograd {
 
-// Every tile of the result. Dilated ones interleave: a grid of them for each place of a first pixel.
+// Every tile of the result. Dilated ones interleave, a grid of them for each of the first pixels.
 inline std::vector<Tile> tiles_of(const Shape& s, int64_t results) {
   std::vector<Tile> tiles;
   const int64_t down = results * s.dilation[0], right = results * s.dilation[1];
@@ -66,13 +68,25 @@ inline Sizes sizes_of(const Shape& s, int64_t tiles, int64_t threads) {
   return sizes;
 }
 
+// Calls `function` with each of so many pieces of work and the number of the thread that took it.
+// Dealt out here: our threads have no loops of OpenMP's that are, and need not all have come.
+template <class Function>
+inline void deal_out(int64_t count, const Function& function) {
+  std::atomic<int64_t> next{0};
+#pragma omp parallel
+  {
+    const int64_t thread = omp_get_thread_num();
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;)
+      function(i, thread);
+  }
+}
+
 template <class K>
 inline void convolve_alone(const Work& w, int64_t tiles, const Sizes& sizes, float* sums) {
   const int64_t blocks = blocks_of<K>(w.shape);
   const int64_t points = K::kPoints * K::kPoints * sizes.apart;
-#pragma omp parallel for schedule(dynamic)
-  for (int64_t first = 0; first < tiles; first += sizes.batch) {
-    const int64_t count = std::min(sizes.batch, tiles - first), thread = omp_get_thread_num();
+  deal_out(parts_of(tiles, sizes.batch), [&](int64_t i, int64_t thread) {
+    const int64_t first = i * sizes.batch, count = std::min(sizes.batch, tiles - first);
     Work mine = w;
     mine.points += thread * points;
     for (int64_t tile = 0; tile < count; ++tile) K::take(mine, first, tile, 0, w.shape.channels);
@@ -80,7 +94,7 @@ inline void convolve_alone(const Work& w, int64_t tiles, const Sizes& sizes, flo
       for (int64_t begin = 0; begin < count; begin += sizes.piece)
         K::multiply(mine, first, begin, std::min(count, begin + sizes.piece), block,
                     sums + thread * sizes.sums);
-  }
+  });
 }
 
 template <class K>
@@ -88,21 +102,18 @@ inline void convolve_together(const Work& w, int64_t tiles, const Sizes& sizes, 
   const int64_t channels = w.shape.channels, blocks = blocks_of<K>(w.shape);
   constexpr int64_t part = 8 * K::kVector;
   const int64_t parts = parts_of(channels, part);
-#pragma omp parallel
   for (int64_t first = 0; first < tiles; first += sizes.batch) {
     const int64_t count = std::min(sizes.batch, tiles - first);
     const int64_t pieces = parts_of(count, sizes.piece);
-#pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < count * parts; ++i) {
+    deal_out(count * parts, [&](int64_t i, int64_t) {
       const int64_t from = i % parts * part;
       K::take(w, first, i / parts, from, std::min(channels, from + part));
-    }
-#pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < blocks * pieces; ++i) {
+    });
+    deal_out(blocks * pieces, [&](int64_t i, int64_t thread) {
       const int64_t begin = i % pieces * sizes.piece;
       K::multiply(w, first, begin, std::min(count, begin + sizes.piece), i / pieces,
-                  sums + omp_get_thread_num() * sizes.sums);
-    }
+                  sums + thread * sizes.sums);
+    });
   }
 }
 

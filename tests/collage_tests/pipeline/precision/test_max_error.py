@@ -83,6 +83,7 @@ def test_targets_come_in_the_precisions_that_are_wanted() -> None:
     assert in_precisions(targets).named("b_bfloat16").option_dict() == {
         "layout": "nhwc",
         "precision": "bfloat16",
+        "winograd": True,
     }
     assert in_precisions(targets, ["float32"]).names == targets.names
     # Whoever computes with fewer digits already does what the user said.
