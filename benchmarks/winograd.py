@@ -3,14 +3,16 @@
 Three convolutions in a row, each with a bias and a ReLU, as one region: with tiles and without, in
 turns, on one thread by the time of the process itself, which a neighbour hardly lengthens. Errors
 are those of one convolution beside the same in float64. Writes ``benchmarks/results/winograd.md``.
+``benchmarks/winograd_networks.py`` does the same to whole networks.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -31,8 +33,8 @@ from collage.targets import resolve_targets
 from collage.testing.graphs import Emit, graph
 
 RESULTS = Path(__file__).parent / "results" / "winograd.md"
-_WITHOUT = {"kind": "onednn", "winograd": False}
-_ROUNDS, _TURN_SEC = 15, 0.05
+WITHOUT = {"kind": "onednn", "winograd": False}
+ROUNDS, _TURN_SEC = 15, 0.05
 
 
 @dataclass(frozen=True)
@@ -97,12 +99,15 @@ def network(shape: Shape, layers: int, rng: np.random.Generator) -> tvm.IRModule
 def measure(shape: Shape, folder: Path) -> Row:
     """Time a shape with tiles and without, and compare both with float64."""
     rng = np.random.default_rng(0)
-    targets = [resolve_targets(["llvm", spec]) for spec in ("onednn", _WITHOUT)]
+    targets = [resolve_targets(["llvm", spec]) for spec in ("onednn", WITHOUT)]
     mod = network(shape, 3, rng)
     picture = [int(n) for n in mod["main"].params[0].ty.shape]
     x = rng.standard_normal(picture).astype(np.float32)
-    functions = [_compiled(mod, target, folder / f"{i}") for i, target in enumerate(targets)]
-    times = np.array([_in_turns(functions, tvm.runtime.tensor(x)) for _ in range(_ROUNDS)])
+    given = tvm.runtime.tensor(x)
+    functions = [
+        partial(compiled(mod, target, folder / f"{i}"), given) for i, target in enumerate(targets)
+    ]
+    times = np.array([in_turns(functions) for _ in range(ROUNDS)])
     ratios = times[:, 0] / times[:, 1]
     first, middle, last = np.percentile(ratios, [25, 50, 75])
     errors = _errors(shape, [np.maximum(x, 0)], targets, folder)
@@ -120,7 +125,8 @@ def _attributes(shape: Shape) -> dict[str, int]:
     return {"padding": shape.dilation, "dilation": shape.dilation, "groups": shape.groups}
 
 
-def _compiled(mod: tvm.IRModule, targets: TargetSet, folder: Path) -> tvm.runtime.PackedFunc:
+def compiled(mod: tvm.IRModule, targets: TargetSet, folder: Path) -> tvm.runtime.PackedFunc:
+    """A module's ``main``, with oneDNN wherever it can, on one thread."""
     dataflow = DataflowGraph.from_function(mod["main"])
     context = BuildContext(folder.parent / "cache", folder / "work", 1)
     lowered = lower(mod, dataflow, greedy(dataflow, targets))
@@ -130,14 +136,14 @@ def _compiled(mod: tvm.IRModule, targets: TargetSet, folder: Path) -> tvm.runtim
     return relax.VirtualMachine(module, tvm.cpu())["main"]
 
 
-def _in_turns(functions: Sequence[tvm.runtime.PackedFunc], x: tvm.runtime.Tensor) -> list[float]:
+def in_turns(functions: Sequence[Callable[[], object]]) -> list[float]:
     """Seconds of a call of each, this process's."""
     times = []
     for function in functions:
-        function(x)
+        function()
         calls, begin = 0, time.process_time()
         while (spent := time.process_time() - begin) < _TURN_SEC:
-            function(x)
+            function()
             calls += 1
         times.append(spent / calls)
     return times
@@ -168,7 +174,7 @@ def _errors(
             )
     found = []
     for i, target in enumerate(targets):
-        actual = _compiled(mod, target, folder / f"error{i}")(tvm.runtime.tensor(x)).numpy()
+        actual = compiled(mod, target, folder / f"error{i}")(tvm.runtime.tensor(x)).numpy()
         found.append(float(np.sqrt(np.mean((actual - expected) ** 2) / np.mean(expected**2))))
     return found[0], found[1]
 
