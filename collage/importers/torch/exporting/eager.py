@@ -117,7 +117,7 @@ def require_same(
     weights = _unwritten(program, module)
 
     def copied() -> Any:
-        own = copy.deepcopy(module, dict(weights))
+        own = copy.deepcopy(module, {**weights, **_left_by_tracing(module)})
         stack.enter_context(changed(own))
         return own
 
@@ -161,6 +161,16 @@ def require_same(
                 "whether it is traced, or what inputs hold, and then makes up something else, such "
                 "as masks; give all inputs that it can take (attention_mask, token_type_ids)"
             )
+
+
+def _left_by_tracing(module: Any) -> dict[int, Any]:
+    """Tensors without numbers that a module has kept while it was traced, by identity: they cannot
+    be copied, and what computes them anew does so when it runs."""
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils import _pytree
+
+    kept = [value for part in module.modules() for value in vars(part).values()]
+    return {id(one): one for one in _pytree.tree_leaves(kept) if isinstance(one, FakeTensor)}
 
 
 def _say_uncompared(why: str) -> None:
