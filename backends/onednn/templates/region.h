@@ -107,7 +107,7 @@ class Region {
   bool only_multiplied(int tensor) const;
   Types rounded_types(const Op& op, size_t fused) const;
   // operators/winograd.h
-  winograd::Following following(const Op& op, std::vector<int>* tensors) const;
+  winograd::Following following(const Op& op, int* sum_at) const;
   bool in_tiles(const Op& op, winograd::Shape* shape) const;
   bool conv_in_tiles(const Op& op, size_t at, const desc& from, const desc& to);
   template <class K>

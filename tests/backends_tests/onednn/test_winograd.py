@@ -80,6 +80,15 @@ def in_place(emit: Emit, y: relax.Expr, x: relax.Expr) -> relax.Expr:
     return op.nn.relu(emit(op.add(biased(emit, second), shortcut)))
 
 
+def gated(emit: Emit, y: relax.Expr, x: relax.Expr) -> relax.Expr:
+    """What is added is read once more behind, and by nothing else: it must not be written over."""
+    rng = np.random.default_rng(SEED + 2)
+    one, three = (constant(64, 64, n, n, scale=0.1 / n, rng=rng) for n in (1, 3))
+    gate = emit(op.nn.relu(emit(op.nn.conv2d(x, one))))
+    second = emit(op.nn.conv2d(emit(op.nn.relu(y)), three, padding=1))
+    return op.multiply(emit(op.add(biased(emit, second), gate)), gate)
+
+
 GRAPHS = {
     "odd": convolution((1, 64, 23, 31), 64),
     "batch": convolution((3, 32, 9, 14), 48),
@@ -94,6 +103,7 @@ GRAPHS = {
     "clipped": convolution((1, 64, 16, 16), 64, lambda e, y, x: op.clip(biased(e, y), 0, 6)),
     "tanh": convolution((1, 64, 16, 16), 64, lambda e, y, x: op.tanh(e(op.add(y, x)))),
     "twice": convolution((1, 64, 12, 12), 64, twice),
+    "gated": convolution((1, 64, 12, 12), 64, gated),
     "in_place": convolution((1, 64, 12, 12), 64, in_place),
 }
 """All have convolutions of three by three taps that cost less in tiles."""

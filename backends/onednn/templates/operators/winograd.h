@@ -18,20 +18,21 @@ inline bool lies(const desc& md, winograd::Lying* lying) {
   return true;
 }
 
-// The first post-operators that are done with the results in registers; their tensors have to be
-// added in the order of `tensors`.
-inline winograd::Following Region::following(const Op& op, std::vector<int>* tensors) const {
+// The first post-operators that are done with the results in registers. One of them may be an
+// addition, whose place is `sum_at`, else -1.
+inline winograd::Following Region::following(const Op& op, int* sum_at) const {
   winograd::Following found;
+  *sum_at = -1;
   using Step = winograd::Step;
   for (const PostOp& p : op.post_ops) {
     if (found.count == winograd::Following::kMost) break;
     Step step{Step::addition, p.alpha, p.beta, nullptr};
     if (p.is_binary) {
-      if (p.algorithm != kBinaryAdd || is_constant(p.tensor) || !tensors->empty() ||
+      if (p.algorithm != kBinaryAdd || is_constant(p.tensor) || *sum_at >= 0 ||
           tensor_type(p.tensor) != memory::data_type::f32 ||
           tensor_dims(p.tensor) != tensor_dims(op.outputs[0]))
         break;
-      tensors->push_back(p.tensor);
+      *sum_at = found.count;
     } else if (eltwise_algorithm(p.algorithm) == dnnl::algorithm::eltwise_relu) {
       step.kind = p.alpha == 0.f ? Step::relu : Step::leaky;
     } else if (eltwise_algorithm(p.algorithm) == dnnl::algorithm::eltwise_clip_v2) {
@@ -92,12 +93,15 @@ inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::S
       reinterpret_cast<float*>(storage_.group(packed).data));
 
   const int src = in_layout(op.inputs[0], from);
-  std::vector<int> tensors;
   winograd::Work work{};
-  work.following = following(op, &tensors);
-  int residual = tensors.empty() ? -1 : in_layout(tensors[0], to), dst = -1;
-  // Each result is written where its summand was read, and nothing else is read there.
-  if (residual >= 0 && overwritable(residual, at, {src})) dst = storage_.view(residual, to);
+  int sum_at = -1, residual = -1, dst = -1;
+  work.following = following(op, &sum_at);
+  if (sum_at >= 0) {
+    residual = in_layout(op.post_ops[static_cast<size_t>(sum_at)].tensor, to);
+    // Each result may be written where its summand was read.
+    if (overwritable(residual, at, {src}) && !read_twice(op, sum_at))
+      dst = storage_.view(residual, to);
+  }
   if (dst < 0) dst = storage_.fresh(to);
 
   auto tiles = std::make_shared<const std::vector<winograd::Tile>>(
@@ -121,9 +125,7 @@ inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::S
     w.x = numbers(0);
     w.weights = numbers(1);
     w.bias = biased ? numbers(2) : nullptr;
-    for (int i = 0; i < w.following.count; ++i)
-      if (w.following.steps[i].kind == winograd::Step::addition)
-        w.following.steps[i].other = numbers(3);
+    if (sum_at >= 0) w.following.steps[sum_at].other = numbers(3);
     w.y = numbers(4);
     w.points = numbers(5);
     winograd::convolve<K>(w, count, sizes, numbers(6));
