@@ -30,6 +30,7 @@ def packed_share(function: relax.Function, options: OnednnOptions) -> float:
         four times as much of those that may be convolved in tiles, as all of them are.
     """
     total, tiled, packs = 0, 0, "avx512f" in cpu_flags_here()
+    tiles = options.winograd and options.precision == "float32"
 
     def visit(expr: relax.Expr) -> None:
         nonlocal total, tiled, packs
@@ -38,7 +39,7 @@ def packed_share(function: relax.Function, options: OnednnOptions) -> float:
         elif isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op):
             name = str(expr.op.name)
             packs = packs or "conv" in name or "recurrent" in name
-            if options.winograd and _may_be_tiled(expr):
+            if tiles and _may_be_tiled(expr):
                 tiled += tensor_bytes(expr.args[1].ty)
 
     relax.analysis.post_order_visit(function, visit)

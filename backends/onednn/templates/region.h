@@ -112,8 +112,8 @@ class Region {
   bool conv_in_tiles(const Op& op, size_t at, const desc& from, const desc& to);
   template <class K>
   void convolve_in_tiles(const Op& op, size_t at, const winograd::Shape& shape, const desc& from,
-                         const winograd::Lying& lying_from, const desc& to,
-                         const winograd::Lying& lying_to);
+                         const winograd::Strides& from_strides, const desc& to,
+                         const winograd::Strides& to_strides);
   // operators/fused.h
   template <class Primitive>
   void conv(const Op& op, size_t at, dnnl::algorithm algorithm);

@@ -5,16 +5,18 @@
 
 namespace collage_onednn {
 
-// How pictures lie; false where neither in blocks of channels nor channels last.
-inline bool lies(const desc& md, winograd::Lying* lying) {
+// Where pictures have their pixels; false where they have them neither in whole blocks of channels
+// nor channels last. What fills up a block would have to stay zero.
+inline bool strides_of(const desc& md, winograd::Strides* found) {
   const dims strides = md.get_strides();
   if (md.get_data_type() != memory::data_type::f32 || md.get_submemory_offset() != 0) return false;
+  if (md.get_padded_dims() != md.get_dims()) return false;
   const int blocks = md.get_inner_nblks();
   if (blocks > 1 || (blocks == 1 && md.get_inner_idxs()[0] != 1)) return false;
   if (blocks == 0 && strides[1] != 1) return false;
   const dims& d = md.get_dims();
   const int64_t width = blocks == 1 ? md.get_inner_blks()[0] : d[1];
-  *lying = {strides[0], strides[1], width, strides[2], strides[3]};
+  *found = {strides[0], strides[1], width, strides[2], strides[3]};
   return true;
 }
 
@@ -63,27 +65,28 @@ inline bool Region::in_tiles(const Op& op, winograd::Shape* shape) const {
 // Does the convolution, with pictures as `from` and `to` say; false where its own kernel is better.
 inline bool Region::conv_in_tiles(const Op& op, size_t at, const desc& from, const desc& to) {
   winograd::Shape shape;
-  winograd::Lying lying_from, lying_to;
-  if (!in_tiles(op, &shape) || !lies(from, &lying_from) || !lies(to, &lying_to)) return false;
+  winograd::Strides from_strides, to_strides;
+  if (!in_tiles(op, &shape) || !strides_of(from, &from_strides) || !strides_of(to, &to_strides))
+    return false;
   const int64_t results = winograd::results_of_tiles(shape, threads_, has_avx512() ? 16 : 8);
   if (results == 0) return false;
   if (has_avx512())
     results == 2 ? convolve_in_tiles<winograd::avx512::Kernels<winograd::avx512::Two>>(
-                       op, at, shape, from, lying_from, to, lying_to)
+                       op, at, shape, from, from_strides, to, to_strides)
                  : convolve_in_tiles<winograd::avx512::Kernels<winograd::avx512::Four>>(
-                       op, at, shape, from, lying_from, to, lying_to);
+                       op, at, shape, from, from_strides, to, to_strides);
   else
     results == 2 ? convolve_in_tiles<winograd::avx2::Kernels<winograd::avx2::Two>>(
-                       op, at, shape, from, lying_from, to, lying_to)
+                       op, at, shape, from, from_strides, to, to_strides)
                  : convolve_in_tiles<winograd::avx2::Kernels<winograd::avx2::Four>>(
-                       op, at, shape, from, lying_from, to, lying_to);
+                       op, at, shape, from, from_strides, to, to_strides);
   return true;
 }
 
 template <class K>
 inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::Shape& shape,
-                                      const desc& from, const winograd::Lying& lying_from,
-                                      const desc& to, const winograd::Lying& lying_to) {
+                                      const desc& from, const winograd::Strides& from_strides,
+                                      const desc& to, const winograd::Strides& to_strides) {
   constexpr int64_t points = K::kPoints * K::kPoints;
   const int packed =
       storage_.owned(row_major({points * (shape.channels / shape.groups) * shape.made}));
@@ -109,8 +112,8 @@ inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::S
   const auto count = static_cast<int64_t>(tiles->size());
   const winograd::Sizes sizes = winograd::sizes_of<K>(shape, count, threads_);
   work.shape = shape;
-  work.from = lying_from;
-  work.to = lying_to;
+  work.from = from_strides;
+  work.to = to_strides;
   work.batch = sizes.batch;
   work.apart = sizes.apart;
   const int pictures = storage_.fresh(row_major({sizes.points}));

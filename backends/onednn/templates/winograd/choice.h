@@ -14,8 +14,9 @@ inline int64_t tiles_along(int64_t extent, int64_t results, int64_t dilation) {
 // What a convolution costs in products of one number, as one thread computes them beside others;
 // with 0 results a tile, oneDNN's own kernel.
 inline double cost_of(const Shape& s, int64_t results, int64_t threads, int64_t lanes) {
-  // A number of the weights comes from memory while so many products of eight lanes are computed:
-  // at 27 GB/s beside 40 thousand million a second. Few threads have as much each, many share it.
+  // So many products are computed while a number of the weights comes from memory: 40 thousand
+  // million a second, of eight lanes, beside 27 GB/s. Up to four threads read as fast each as one
+  // alone, more of them share what four have.
   const double fetched = 4. * static_cast<double>(lanes) / 8 *
                          std::max(1., static_cast<double>(threads) / 4);
   // A channel of a tile taken to one of its points, or back from it.

@@ -3,12 +3,13 @@
 // A vector of channels of one tile: its points are `apart` numbers from each other. Pixels that are
 // not in the picture are zero.
 template <class T>
-COLLAGE_LANES inline void picture_to_points(const Lying& lying, const Shape& s, const Tile& tile,
-                                            const float* x, float* points, int64_t apart) {
+COLLAGE_LANES inline void picture_to_points(const Strides& strides, const Shape& s,
+                                            const Tile& tile, const float* x, float* points,
+                                            int64_t apart) {
   constexpr int n = T::kPoints;
   const int64_t top = tile.row - s.padding[0], left = tile.column - s.padding[1];
-  const int64_t down = lying.row * s.dilation[0], right = lying.pixel * s.dilation[1];
-  const float* first = x + tile.image * lying.image + top * lying.row + left * lying.pixel;
+  const int64_t down = strides.row * s.dilation[0], right = strides.pixel * s.dilation[1];
+  const float* first = x + tile.image * strides.image + top * strides.row + left * strides.pixel;
   const bool inside = top >= 0 && left >= 0 && top + (n - 1) * s.dilation[0] < s.height &&
                       left + (n - 1) * s.dilation[1] < s.width;
   Lanes rows[n][n];
@@ -54,8 +55,8 @@ COLLAGE_WITHIN Lanes followed(const Following& following, Lanes y, int64_t place
 
 // A vector of the result's channels of one tile. `channel` is where these lie in a picture.
 template <class T>
-COLLAGE_LANES inline void points_to_results(const Lying& lying, const Shape& s, const Tile& tile,
-                                            const float* points, int64_t apart, const float* bias,
+COLLAGE_LANES inline void points_to_results(const Strides& strides, const Shape& s,
+                                            const Tile& tile, const float* points, int64_t apart, const float* bias,
                                             const Following& following, int64_t channel, float* y) {
   constexpr int n = T::kPoints, m = T::kResults;
   Lanes rows[n][m];
@@ -67,8 +68,8 @@ COLLAGE_LANES inline void points_to_results(const Lying& lying, const Shape& s, 
     T::to_results(d, rows[i]);
   }
   const Lanes first = bias ? load(bias) : all(0.f);
-  const int64_t place = channel + tile.image * lying.image + tile.row * lying.row +
-                        tile.column * lying.pixel;
+  const int64_t place = channel + tile.image * strides.image + tile.row * strides.row +
+                        tile.column * strides.pixel;
 #pragma GCC unroll 4
   for (int j = 0; j < m; ++j) {
     Lanes d[n], v[m];
@@ -78,7 +79,8 @@ COLLAGE_LANES inline void points_to_results(const Lying& lying, const Shape& s, 
     if (tile.column + j * s.dilation[1] >= s.columns) continue;
     for (int i = 0; i < m; ++i) {
       if (tile.row + i * s.dilation[0] >= s.rows) break;
-      const int64_t at = place + i * s.dilation[0] * lying.row + j * s.dilation[1] * lying.pixel;
+      const int64_t at =
+          place + i * s.dilation[0] * strides.row + j * s.dilation[1] * strides.pixel;
       store(y + at, followed(following, add(v[i], first), at));
     }
   }

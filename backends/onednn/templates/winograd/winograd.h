@@ -11,7 +11,7 @@
 namespace collage_onednn::winograd {
 
 // How the channels and pixels of a tensor lie: in blocks of channels, or channels last.
-struct Lying {
+struct Strides {
   int64_t image, block, width, row, pixel;  // `width` channels of a block lie side by side
   int64_t channel(int64_t c) const { return c / width * block + c % width; }
 };
@@ -42,7 +42,7 @@ struct Following {
 
 struct Work {
   Shape shape;
-  Lying from, to;
+  Strides from, to;
   const Tile* tiles;
   int64_t batch;  // tiles that are at their points at once
   int64_t apart;  // numbers from a batch at one point to the same at the next
