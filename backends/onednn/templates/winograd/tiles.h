@@ -56,8 +56,9 @@ COLLAGE_WITHIN Lanes followed(const Following& following, Lanes y, int64_t place
 // A vector of the result's channels of one tile. `channel` is where these lie in a picture.
 template <class T>
 COLLAGE_LANES inline void points_to_results(const Strides& strides, const Shape& s,
-                                            const Tile& tile, const float* points, int64_t apart, const float* bias,
-                                            const Following& following, int64_t channel, float* y) {
+                                            const Tile& tile, const float* points, int64_t apart,
+                                            const float* bias, const Following& following,
+                                            int64_t channel, float* y) {
   constexpr int n = T::kPoints, m = T::kResults;
   Lanes rows[n][m];
 #pragma GCC unroll 6
