@@ -6,6 +6,7 @@ of the model's own layers. All nodes that cannot be converted are collected and 
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import onnx
@@ -21,6 +22,8 @@ from collage.importers.onnx.operators.node import Inputs, Node, Refused
 from collage.importers.onnx.operators.older import with_inputs
 from collage.importers.onnx.support import node_label
 
+_log = logging.getLogger(__name__)
+
 Attributes = dict[str, Any]
 
 _OF_SEQUENCES = {
@@ -35,11 +38,14 @@ class CheckedImporter(ONNXGraphImporter):
     def __init__(self) -> None:
         super().__init__({}, "float32", sanitize=True)
         self.bb = NamingBuilder()
+        self.output_names: list[str] = []
         self._failures: list[str] = []
         self._lost: set[relax.Var] = set()
 
     def convert(self, model: onnx.ModelProto) -> tvm.IRModule:
         """Import a graph with static input shapes.
+
+        Its outputs are ``output_names`` then: of a sequence, each of its tensors.
 
         Raises
         ------
@@ -54,6 +60,10 @@ class CheckedImporter(ONNXGraphImporter):
             value.name: [int(dim.dim_value) for dim in value.type.tensor_type.shape.dim]
             for value in model.graph.input
         }
+        # Sequences among the outputs are taken apart meanwhile; the model may be converted again.
+        declared = [
+            onnx.ValueInfoProto.FromString(v.SerializeToString()) for v in model.graph.output
+        ]
         try:
             mod = self.from_onnx(model.graph, versions[0] if versions else 1)
         except KeyError as err:
@@ -66,6 +76,9 @@ class CheckedImporter(ONNXGraphImporter):
             raise ModelError(
                 f"the graph cannot be imported: {last_line(err)}", value=str(err)
             ) from err
+        finally:
+            del model.graph.output[:]
+            model.graph.output.extend(declared)
         self._require_complete()
         return mod
 
@@ -73,6 +86,29 @@ class CheckedImporter(ONNXGraphImporter):
         """Of the values of the graph that was converted, by their names in it."""
         found = {name: _shape(expr) for name, expr in self._nodes.items()}
         return {name: shape for name, shape in found.items() if shape is not None}
+
+    def _construct_nodes(self, graph: onnx.GraphProto) -> None:
+        super()._construct_nodes(graph)
+        self.output_names = []
+        for value in graph.output:
+            self.output_names += self._tensors_of(value.name)
+        del graph.output[:]
+        graph.output.extend(map(onnx.helper.make_empty_tensor_value_info, self.output_names))
+
+    def _tensors_of(self, name: str) -> list[str]:
+        """What an output is made of: itself, or a sequence's tensors."""
+        given = self._nodes.get(name)
+        if not _is_sequence(given):
+            return [name]
+        names = [f"{name}.{place}" for place in range(len(given.ty.fields))]
+        if not names:
+            raise ValueError(f"the sequence '{name}', an output, is empty")
+        for place, one in enumerate(names):
+            self._nodes[one] = self.bb.emit(relax.TupleGetItem(given, place))
+        _log.warning(
+            "output '%s' is a sequence; its tensors are given, as %s", name, ", ".join(names)
+        )
+        return names
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
         """Nothing: they were refused before, and TVM knows nothing of the converters here."""

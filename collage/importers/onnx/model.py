@@ -24,6 +24,7 @@ from collage.importers.onnx.known import fold_known
 from collage.importers.onnx.labels import with_numbers_for_labels, without_maps
 from collage.importers.onnx.listed_axes import list_axes
 from collage.importers.onnx.narrow import fill_in_sparse, weights_of, widen_narrow
+from collage.importers.onnx.options import without_options
 from collage.importers.onnx.shapes import concretize, real_inputs
 from collage.importers.onnx.soundness import require_standard, require_text, require_whole
 from collage.importers.onnx.straight import DataDecideError, flatten
@@ -160,7 +161,8 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
 def _import_whole(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedModel:
     """As :func:`import_onnx`, of a model whose texts are texts."""
     require_whole(model)
-    model = widen_narrow(with_numbers_for_labels(without_maps(fill_in_sparse(model))))
+    model = without_maps(without_options(fill_in_sparse(model)))
+    model = widen_narrow(with_numbers_for_labels(model))
     try:
         return _import_straight(model, name, shapes, at_any_price=False)
     except DataDecideError as err:
@@ -182,7 +184,6 @@ def _import_straight(
     concretize(inputs, shapes)
     input_names = [value.name for value in inputs]
     require_tensors(small.graph.output)
-    output_names = [value.name for value in small.graph.output]
     small.graph.input.extend(weight_inputs(weights))
     expanded = fold(expand_functions(_at_least(small, _OLDEST_OPSET)))
     small = _straightened(expanded, at_any_price=at_any_price)
@@ -193,7 +194,6 @@ def _import_straight(
     require_element_types(small)
     attach_weights(small, weights)
     choosers = count_rows(small)
-    output_names += [chooser.output[1] for chooser in choosers]
 
     def imported() -> tuple[ImportedModel, dict[str, tuple[int, ...]]]:
         importer = CheckedImporter()
@@ -206,7 +206,7 @@ def _import_straight(
             name=name,
             source_format="onnx",
             input_names=input_names,
-            output_names=output_names,
+            output_names=importer.output_names,
         )
         return described, importer.shapes()
 

@@ -132,8 +132,12 @@ def _or_by_name(missing: Sequence[int | str]) -> str:
 def _tensor_type(value: onnx.ValueInfoProto) -> onnx.TypeProto.Tensor:
     if value.type.WhichOneof("value") != "tensor_type":
         kind = value.type.WhichOneof("value") or "nothing"
+        instead = ""
+        if kind == "sequence_type":
+            instead = "; give the model an input for each of its tensors, and SequenceConstruct"
         raise ModelError(
-            f"input '{value.name}' is no tensor ({kind}); only tensors can be given to a model",
+            f"input '{value.name}' is no tensor ({kind}); only tensors can be given to a model"
+            f"{instead}",
             value=value.name,
         )
     if value.type.tensor_type.elem_type == onnx.TensorProto.STRING:

@@ -136,7 +136,7 @@ _COMPUTED = frozenset(
 
 
 def require_tensors(outputs: Sequence[onnx.ValueInfoProto]) -> None:
-    """Refuse results that are no tensors.
+    """Refuse results that are neither tensors nor sequences of tensors.
 
     Raises
     ------
@@ -145,7 +145,8 @@ def require_tensors(outputs: Sequence[onnx.ValueInfoProto]) -> None:
     """
     for value in outputs:
         kind = value.type.WhichOneof("value") or "tensor_type"
-        if kind != "tensor_type":
+        of_tensors = value.type.sequence_type.elem_type.HasField("tensor_type")
+        if kind != "tensor_type" and not of_tensors:
             raise ModelError(
                 f"output '{value.name}' is no tensor ({kind}); only tensors can be given back",
                 value=value.name,

@@ -14,6 +14,7 @@ from tests.collage_tests.importers.onnx.onnx_models import (
     Array,
     by_importer,
     by_onnxruntime,
+    by_reference,
     fresh,
     require_same,
 )
@@ -112,3 +113,70 @@ def test_a_sequence_of_a_length_that_data_decide_is_refused() -> None:
     ]
     with pytest.raises(ModelError, match=r"cannot be imported: how .* depends on data"):
         load_model(_model(nodes, {"a": fresh(5)}, ["y"]))
+
+
+def _given_back(
+    nodes: Sequence[onnx.NodeProto], given: Mapping[str, Array], outputs: Sequence[str]
+) -> onnx.ModelProto:
+    """A model whose outputs are of the types that they turn out to be of."""
+    model = _model(nodes, given, [])
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
+    inferred = onnx.shape_inference.infer_shapes(model)
+    kinds = {value.name: value for value in (*inferred.graph.value_info, *inferred.graph.output)}
+    del model.graph.output[:]
+    model.graph.output.extend(kinds[name] for name in outputs)
+    return model
+
+
+def test_a_sequence_that_is_given_back_is_its_tensors() -> None:
+    """Of tensors that are not alike, cut off a tensor, and between other outputs."""
+    nodes = [
+        helper.make_node("Relu", ["a"], ["r"]),
+        helper.make_node("SequenceConstruct", ["r", "b"], ["s"]),
+        helper.make_node("SplitToSequence", ["a"], ["t"], axis=0, keepdims=0),
+        helper.make_node("Abs", ["b"], ["y"]),
+    ]
+    given = {"a": fresh(2, 3), "b": fresh(4)}
+    model = _given_back(nodes, given, ["s", "y", "t"])
+    loaded = load_model(model)
+    assert [one.name for one in loaded.outputs] == ["s.0", "s.1", "y", "t.0", "t.1"]
+    first, y, second = by_reference(model, given)
+    require_same(by_importer(model, given), [*first, y, *second])
+
+
+def test_a_sequence_beside_rows_that_data_choose() -> None:
+    """The graph is converted twice."""
+    nodes = [
+        helper.make_node("NonZero", ["a"], ["places"]),
+        helper.make_node("SplitToSequence", ["b"], ["s"], axis=0),
+    ]
+    given = {"a": fresh(5), "b": fresh(2, 2)}
+    model = _given_back(nodes, given, ["s", "places"])
+    loaded = load_model(model)
+    assert [one.name for one in loaded.outputs[:3]] == ["s.0", "s.1", "places"]
+    assert len(loaded.chosen) == 1
+
+
+def test_a_sequence_that_is_given_back_and_has_nothing_in_it() -> None:
+    nodes = [helper.make_node("SequenceEmpty", [], ["s"]), helper.make_node("Abs", ["a"], ["y"])]
+    with pytest.raises(ModelError, match="'s', an output, is empty"):
+        load_model(_given_back(nodes, {"a": fresh(2)}, ["y", "s"]))
+
+
+def test_optional_values_are_there(caplog: pytest.LogCaptureFixture) -> None:
+    tensor = helper.make_tensor_type_proto(_FLOAT, [2, 3])
+    optional = helper.make_optional_type_proto(tensor)
+    graph = helper.make_graph(
+        [
+            helper.make_node("OptionalGetElement", ["x"], ["a"]),
+            helper.make_node("Exp", ["a"], ["b"]),
+            helper.make_node("Optional", ["b"], ["y"]),
+        ],
+        "net",
+        [helper.make_value_info("x", optional)],
+        [helper.make_value_info("y", optional)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    given = {"x": fresh(2, 3)}
+    require_same(by_importer(model, given), by_onnxruntime(model, given))
+    assert "input 'x' is optional; it has to be given" in caplog.text
