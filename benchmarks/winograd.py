@@ -2,7 +2,8 @@
 
 Three convolutions in a row, each with a bias and a ReLU, as one region: with tiles and without, in
 turns, on one thread by the time of the process itself, which a neighbour hardly lengthens. Errors
-are those of one convolution beside the same in float64. Writes ``benchmarks/results/winograd.md``.
+are those of one convolution beside the same in float64. Writes ``benchmarks/results/winograd.md``;
+with ``--family volumes`` those of volumes, ``winograd_volumes.md`` there.
 ``benchmarks/winograd_networks.py`` does the same to whole networks.
 """
 
@@ -32,28 +33,58 @@ from collage.search import DataflowGraph, greedy
 from collage.targets import resolve_targets
 from collage.testing.graphs import Emit, graph
 
-RESULTS = Path(__file__).parent / "results" / "winograd.md"
+RESULTS = Path(__file__).parent / "results"
 WITHOUT = {"kind": "onednn", "winograd": False}
 ROUNDS, _TURN_SEC = 15, 0.05
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A convolution with as many channels before it as behind it."""
+    """A convolution with as many channels before it as behind it, of a picture or a volume."""
 
     channels: int
     size: int
     batch: int = 1
     groups: int = 1
     dilation: int = 1
+    planes: int = 0
+    """Of a volume."""
+    taps: tuple[int, ...] = ()
+    """Three along each axis where nothing is said."""
+
+    @property
+    def picture(self) -> tuple[int, ...]:
+        planes = (self.planes,) if self.planes else ()
+        return (self.batch, self.channels, *planes, self.size, self.size)
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        taps = self.taps or (3,) * (len(self.picture) - 2)
+        return (self.channels, self.channels // self.groups, *taps)
+
+    def __call__(self, x: relax.Expr, weights: NDArray[np.float32]) -> relax.Expr:
+        """The convolution, with as many results as pixels."""
+        convolved = {2: op.nn.conv2d, 3: op.nn.conv3d}[len(self.picture) - 2]
+        return convolved(
+            x,
+            relax.const(weights),
+            padding=self.padding,
+            dilation=self.dilation,
+            groups=self.groups,
+        )
+
+    @property
+    def padding(self) -> list[int]:
+        return [taps // 2 * self.dilation for taps in self.weights[2:]]
 
     def __str__(self) -> str:
-        text = f"{self.batch}x{self.channels}x{self.size}x{self.size}"
+        text = "x".join(map(str, self.picture))
+        text += f", {'x'.join(map(str, self.taps))} taps" if self.taps else ""
         text += f", {self.groups} groups" if self.groups > 1 else ""
         return text + (f", dilation {self.dilation}" if self.dilation > 1 else "")
 
 
-SHAPES = (
+PICTURES = (
     *(Shape(64, 56), Shape(128, 28), Shape(256, 14), Shape(512, 7)),
     *(Shape(64, 56, 8), Shape(512, 7, 8)),
     *(Shape(16, 80), Shape(32, 160), Shape(64, 112), Shape(80, 40), Shape(192, 10)),
@@ -61,6 +92,21 @@ SHAPES = (
     *(Shape(128, 28, groups=4), Shape(256, 28, dilation=2)),
 )
 """ResNets, whole and in batches; detectors, U-Nets and VAEs; groups, and dilation as in DeepLab."""
+
+VOLUMES = (
+    *(Shape(64, 56, planes=16), Shape(128, 28, planes=8), Shape(256, 14, planes=4)),
+    *(Shape(512, 7, planes=2), Shape(512, 14, planes=2), Shape(512, 7, 8, planes=2)),
+    *(Shape(64, 56, planes=16, taps=(1, 3, 3)), Shape(256, 14, planes=4, taps=(1, 3, 3))),
+    *(Shape(16, 64, planes=32), Shape(32, 32, planes=32), Shape(64, 32, planes=32)),
+    *(Shape(128, 16, planes=16), Shape(256, 8, planes=8), Shape(512, 4, planes=4)),
+    *(Shape(64, 28, groups=4, planes=8), Shape(64, 28, dilation=2, planes=8)),
+)
+"""3-D ResNets' and C3D's, what R(2+1)D has between its planes, U-Nets'; groups and dilation."""
+
+FAMILIES = {
+    "pictures": (PICTURES, RESULTS / "winograd.md", "Convolutions in Winograd's tiles"),
+    "volumes": (VOLUMES, RESULTS / "winograd_volumes.md", "Volumes in Winograd's tiles"),
+}
 
 
 @dataclass(frozen=True)
@@ -88,12 +134,13 @@ def network(shape: Shape, layers: int, rng: np.random.Generator) -> tvm.IRModule
 
     def body(emit: Emit, x: relax.Expr) -> relax.Expr:
         for _ in range(layers):
-            x = emit(op.nn.conv2d(x, relax.const(_weights(shape, rng)), **_attributes(shape)))
-            bias = rng.standard_normal((1, shape.channels, 1, 1)).astype(np.float32)
+            x = emit(shape(x, _weights(shape, rng)))
+            one = (1, shape.channels, *(1 for _ in shape.picture[2:]))
+            bias = rng.standard_normal(one).astype(np.float32)
             x = emit(op.nn.relu(emit(op.add(x, relax.const(bias)))))
         return x
 
-    return graph([(shape.batch, shape.channels, shape.size, shape.size)], body)
+    return graph([shape.picture], body)
 
 
 def measure(shape: Shape, folder: Path) -> Row:
@@ -101,8 +148,7 @@ def measure(shape: Shape, folder: Path) -> Row:
     rng = np.random.default_rng(0)
     targets = [resolve_targets(["llvm", spec]) for spec in ("onednn", WITHOUT)]
     mod = network(shape, 3, rng)
-    picture = [int(n) for n in mod["main"].params[0].ty.shape]
-    x = rng.standard_normal(picture).astype(np.float32)
+    x = rng.standard_normal(shape.picture).astype(np.float32)
     given = tvm.runtime.tensor(x)
     functions = [
         partial(compiled(mod, target, folder / f"{i}"), given) for i, target in enumerate(targets)
@@ -116,13 +162,8 @@ def measure(shape: Shape, folder: Path) -> Row:
 
 
 def _weights(shape: Shape, rng: np.random.Generator) -> NDArray[np.float32]:
-    depth = shape.channels // shape.groups
-    values = rng.standard_normal((shape.channels, depth, 3, 3)) * (9 * depth / 2) ** -0.5
-    return np.asarray(values, np.float32)
-
-
-def _attributes(shape: Shape) -> dict[str, int]:
-    return {"padding": shape.dilation, "dilation": shape.dilation, "groups": shape.groups}
+    summands = float(np.prod(shape.weights[1:]))
+    return np.asarray(rng.standard_normal(shape.weights) * (summands / 2) ** -0.5, np.float32)
 
 
 def compiled(mod: tvm.IRModule, targets: TargetSet, folder: Path) -> tvm.runtime.PackedFunc:
@@ -158,20 +199,21 @@ def _errors(
     weights = _weights(shape, np.random.default_rng(1))
 
     def body(emit: Emit, x: relax.Expr) -> relax.Expr:
-        return op.nn.conv2d(x, relax.const(weights), **_attributes(shape))
+        return shape(x, weights)
 
     (x,) = inputs
     mod = graph([x.shape], body)
-    d = shape.dilation
-    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (d, d), (d, d)))
+    padding = [(0, 0), (0, 0), *((n, n) for n in shape.padding)]
+    padded = np.pad(x.astype(np.float64), padding)
     taps = weights.astype(np.float64)
     expected = np.zeros(x.shape)
     for group in np.split(np.arange(shape.channels), shape.groups):
-        for i, j in np.ndindex(3, 3):
-            seen = padded[:, group, i * d : i * d + shape.size, j * d : j * d + shape.size]
-            expected[:, group] += np.einsum(
-                "nchw,fc->nfhw", seen, taps[group, :, i, j], optimize=True
-            )
+        for place in np.ndindex(*taps.shape[2:]):
+            starts = [shape.dilation * i for i in place]
+            pixels = tuple(slice(i, i + n) for i, n in zip(starts, x.shape[2:], strict=True))
+            seen = padded[:, group][:, :, *pixels]
+            tap = taps[group][:, :, *place]
+            expected[:, group] += np.einsum("nc...,fc->nf...", seen, tap, optimize=True)
     found = []
     for i, target in enumerate(targets):
         actual = compiled(mod, target, folder / f"error{i}")(tvm.runtime.tensor(x)).numpy()
@@ -179,17 +221,20 @@ def _errors(
     return found[0], found[1]
 
 
-def main(output: Annotated[Path, typer.Option(help="The table.")] = RESULTS) -> None:
+def main(
+    family: Annotated[str, typer.Option(help="Whose table: " + ", ".join(FAMILIES))] = "pictures",
+) -> None:
     """Measure every shape and write the table."""
+    shapes, output, title = FAMILIES[family]
     rows = []
-    for shape in SHAPES:
+    for shape in shapes:
         with tempfile.TemporaryDirectory() as folder:
             rows.append(measure(shape, Path(folder)))
         typer.echo(rows[-1].cells())
     mean = float(np.exp(np.mean([np.log(row.ratio) for row in rows])))
     here = machine()
     lines = [
-        "# Convolutions in Winograd's tiles",
+        f"# {title}",
         "",
         "Three convolutions in a row, each with a bias and a ReLU, as one region of the backend",
         "`onednn`: with tiles and without, in turns, on one thread by the time of the process.",
@@ -198,7 +243,8 @@ def main(output: Annotated[Path, typer.Option(help="The table.")] = RESULTS) -> 
         f"- Machine: {here['cpu']}, one of its cores, load average {here['load_average_before']}",
         f"- Commit {commit()}, {now()}",
         "",
-        "| picture | oneDNN's, us | tiles, us | ratio | quartiles | error of tiles | of oneDNN's |",
+        f"| {family[:-1]} | oneDNN's, us | tiles, us | ratio | quartiles | error of tiles "
+        "| of oneDNN's |",
         "| --- | ---: | ---: | ---: | :---: | ---: | ---: |",
         *(row.cells() for row in rows),
         "",

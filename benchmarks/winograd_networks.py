@@ -1,54 +1,63 @@
 """Whole networks with tiles and without: ``taskset -c 0 python -m benchmarks.winograd_networks``.
 
 oneDNN wherever it can, with nothing searched, in turns with onnxruntime, on one thread by the time
-of the process itself. Writes ``benchmarks/results/winograd_networks.md``.
+of the process itself. Writes ``benchmarks/results/winograd_networks.md``; with ``--family volumes``
+networks over videos and volumes, and eager PyTorch too: ``winograd_volume_networks.md`` there.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import onnx
 import onnxruntime
 import tvm
 import typer
+from numpy.typing import NDArray
 
 from benchmarks.networks.models import light_model, light_model_names
 from benchmarks.timing.machine import commit, machine, now
 from benchmarks.timing.statistics import Spread, max_relative_difference, ratio_spread
-from benchmarks.winograd import ROUNDS, WITHOUT, compiled, in_turns
+from benchmarks.winograd import RESULTS, ROUNDS, WITHOUT, compiled, in_turns
 from collage.backends.devices import CPU
 from collage.pipeline import import_model
 from collage.targets import resolve_targets
 
-RESULTS = Path(__file__).parent / "results" / "winograd_networks.md"
+Peer = Callable[[], object]
 
 
-def measure(name: str, folder: Path) -> str:
-    """One row of the table."""
-    model = light_model(name)
-    file = folder / "model.onnx"
-    file.write_bytes(model.SerializeToString())
+def measure(
+    name: str, file: Path, given: list[NDArray[np.float32]] | None, peers: dict[str, Peer]
+) -> str:
+    """One row of the table, of an ONNX file; with random inputs where none are given."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    rng = np.random.default_rng(0)
-    feed = {i.name: rng.standard_normal(i.shape).astype(np.float32) for i in session.get_inputs()}
+    inputs = session.get_inputs()
+    if given is None:
+        rng = np.random.default_rng(0)
+        given = [rng.standard_normal(i.shape).astype(np.float32) for i in inputs]
+    feed = {i.name: array for i, array in zip(inputs, given, strict=True)}
     imported = import_model(file, CPU)
-    given = [tvm.runtime.tensor(array) for array in feed.values()]
+    tensors = [tvm.runtime.tensor(array) for array in given]
     ours = [
-        partial(compiled(imported.mod, resolve_targets(["llvm", spec]), folder / str(i)), *given)
+        partial(
+            compiled(imported.mod, resolve_targets(["llvm", spec]), file.parent / str(i)), *tensors
+        )
         for i, spec in enumerate(("onednn", WITHOUT))
     ]
     expected = session.run(None, feed)
     errors = [max_relative_difference(_arrays(function()), expected) for function in ours]
-    rounds = [in_turns([*ours, lambda: session.run(None, feed)]) for _ in range(ROUNDS)]
-    tiles, without, peer = zip(*rounds, strict=True)
-    times = " | ".join(f"{1e3 * float(np.median(t)):.1f}" for t in (tiles, without, peer))
-    ratios = " | ".join(_cell(ratio_spread(tiles, other)) for other in (without, peer))
+    functions: list[Peer] = [*ours, lambda: session.run(None, feed), *peers.values()]
+    tiles, *others = zip(*(in_turns(functions) for _ in range(ROUNDS)), strict=True)
+    times = " | ".join(f"{1e3 * float(np.median(t)):.1f}" for t in (tiles, *others))
+    ratios = " | ".join(_cell(ratio_spread(tiles, other)) for other in others)
     return f"| {name} | {times} | {ratios} | {errors[0]:.1e} | {errors[1]:.1e} |"
 
 
@@ -61,17 +70,85 @@ def _arrays(found: object) -> list[np.ndarray]:
     return [tensor.numpy() for tensor in tensors]
 
 
-def main(output: Annotated[Path, typer.Option(help="The table.")] = RESULTS) -> None:
-    """Measure the light models of the ``onnx`` package and write the table."""
+def _picture_row(name: str, folder: Path) -> str:
+    file = folder / "model.onnx"
+    file.write_bytes(light_model(name).SerializeToString())
+    return measure(name, file, None, {})
+
+
+def _volume_row(name: str, folder: Path) -> str:
+    import torch
+
+    from benchmarks.networks.volumes import volume_network
+
+    torch.set_num_threads(1)
+    network, x = volume_network(name)
+    file = folder / "model.onnx"
+    program = torch.onnx.export(network, (x,), dynamo=True, verbose=False)
+    onnx.save(program.model_proto, file)
+
+    def eager() -> object:
+        with torch.inference_mode():
+            return network(x)
+
+    return measure(name, file, [x.numpy()], {"eager PyTorch": eager})
+
+
+def _volume_names() -> list[str]:
+    from benchmarks.networks.volumes import VOLUMES
+
+    return list(VOLUMES)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Networks of one table."""
+
+    names: Callable[[], Sequence[str]]
+    row: Callable[[str, Path], str]
+    output: Path
+    told: tuple[str, ...]
+    peers: tuple[str, ...] = ()
+    """Besides onnxruntime."""
+
+
+FAMILIES = {
+    "pictures": Family(
+        light_model_names,
+        _picture_row,
+        RESULTS / "winograd_networks.md",
+        ("The light models of the `onnx` package with random weights, batch 1, float32; oneDNN",),
+    ),
+    "volumes": Family(
+        _volume_names,
+        _volume_row,
+        RESULTS / "winograd_volume_networks.md",
+        (
+            "Videos' ResNets of 18 layers (16 frames of 112 by 112 pixels) and a 3-D U-Net (32 by",
+            "64 by 64), random weights, batch 1, float32, in turns with eager PyTorch too; oneDNN",
+        ),
+        ("eager PyTorch",),
+    ),
+}
+
+
+def main(
+    family: Annotated[str, typer.Option(help="Whose table: " + ", ".join(FAMILIES))] = "pictures",
+) -> None:
+    """Measure a family's networks and write the table."""
+    networks = FAMILIES[family]
     here, rows = machine(), []
-    for name in light_model_names():
+    for name in networks.names():
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(measure(name, Path(folder)))
+            rows.append(networks.row(name, Path(folder)))
         typer.echo(rows[-1])
+    peers = ["without", "onnxruntime", *networks.peers]
+    columns = ["network", "tiles, ms", *(f"{peer}, ms" for peer in peers)]
+    columns += [*(f"over {peer}" for peer in peers), "difference", "without"]
     lines = [
         "# Networks with Winograd's tiles and without",
         "",
-        "The light models of the `onnx` package with random weights, batch 1, float32; oneDNN",
+        *networks.told,
         "wherever it can, nothing searched; in turns with onnxruntime, on one thread by the time",
         "of the process.",
         "Differences: largest to onnxruntime's outputs, relative to the largest value.",
@@ -79,12 +156,11 @@ def main(output: Annotated[Path, typer.Option(help="The table.")] = RESULTS) -> 
         f"- Machine: {here['cpu']}, one of its cores, load average {here['load_average_before']}",
         f"- Commit {commit()}, {now()}",
         "",
-        "| network | tiles, ms | without, ms | onnxruntime, ms | over without | over onnxruntime "
-        "| difference | without |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| {' | '.join(columns)} |",
+        f"| --- |{' ---: |' * (len(columns) - 1)}",
         *rows,
     ]
-    output.write_text("\n".join(lines) + "\n")
+    networks.output.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.backends.onednn.options import OnednnOptions
 from collage.backends.relax.modules.memory_plan import tensor_bytes
 
+_TILED = ("relax.nn.conv2d", "relax.nn.conv3d")
+
 _POINTS, _TAPS = 36, 9
 """Of the largest tiles of ``templates/winograd``, and of the weights that they are made of."""
 
@@ -49,10 +51,10 @@ def packed_share(function: relax.Function, options: OnednnOptions) -> float:
 
 
 def _may_be_tiled(call: relax.Call) -> bool:
-    if str(call.op.name) != "relax.nn.conv2d" or not isinstance(call.args[1], tvm.ir.GenericConst):
+    if str(call.op.name) not in _TILED or not isinstance(call.args[1], tvm.ir.GenericConst):
         return False
-    attrs, shape = (
-        call.attrs,
-        dict(zip(call.attrs.kernel_layout, call.args[1].ty.shape, strict=True)),
-    )
-    return (int(shape["H"]), int(shape["W"])) == (3, 3) and all(int(s) == 1 for s in attrs.strides)
+    attrs = call.attrs
+    shape = dict(zip(attrs.kernel_layout, call.args[1].ty.shape, strict=True))
+    # Steps from plane to plane of a volume may be of any size.
+    steps = [int(step) for step in attrs.strides[-2:]]
+    return (int(shape["H"]), int(shape["W"])) == (3, 3) and steps == [1, 1]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import tvm
 from tvm import relax
@@ -16,9 +18,11 @@ from collage.search.subgraph import SubGraph
 
 _EITHER = (OpKind.ELEMWISE, OpKind.BROADCAST)
 
-_TILED = 4
-"""By so much fewer products do with three by three taps and steps of one: in tiles of six by six
-pixels, the largest that kernels have, 36 in place of 144."""
+_SPATIAL = {"relax.nn.conv1d": "W", "relax.nn.conv2d": "HW", "relax.nn.conv3d": "DHW"}
+
+_TILED = 2
+"""By so much fewer products do along each of two axes with three taps and steps of one: in tiles
+of six by six pixels, the largest that kernels have, 36 in place of 144."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,8 @@ class Work:
         Of convolutions and matrix products; others count nothing, since memory, not arithmetic,
         bounds them.
     fewest_flops : int
-        The same, where convolutions that Winograd's algorithm is for take it.
+        The same, where convolutions that Winograd's algorithm is for take it, and nothing is
+        multiplied with padding.
     bytes : int
         That cross its border.
     kind : str
@@ -68,7 +73,7 @@ class GraphWork:
     def __init__(self, graph: DataflowGraph) -> None:
         self._graph = graph
         self._flops = [_multiply_adds(binding.value) for binding in graph.bindings]
-        self._fewer = [_fewer(binding.value) for binding in graph.bindings]
+        self._fewest = [_fewest(binding.value) for binding in graph.bindings]
         self._work: dict[int, Work] = {}
         self._elsewhere: dict[int, dict[relax.Expr, int]] = {}
 
@@ -91,7 +96,7 @@ class GraphWork:
             kind = self._graph.op_name(most)
             if not flops[most] and self._graph.op_kind(most) in _EITHER:
                 kind = "element-wise"
-            fewest = sum(self._flops[index] // self._fewer[index] for index in flops)
+            fewest = sum(int(self._flops[index] * self._fewest[index]) for index in flops)
             self._work[nodes] = Work(sum(flops.values()), fewest, self._bytes(nodes), kind)
         return self._work[nodes]
 
@@ -134,15 +139,31 @@ def _multiply_adds(value: relax.Expr) -> int:
     return 0
 
 
-def _fewer(value: relax.Expr) -> int:
-    """By how much fewer products than of all pixels and taps an operator may do."""
+def _seen(read: int, made: int, step: int, offset: int) -> int:
+    """So many of the results along an axis have a tap inside of what is read."""
+    return max(0, min(made, (read - 1 - offset) // step + 1) - max(0, -(offset // step)))
+
+
+def _fewest(value: relax.Expr) -> Fraction:
+    """Of the products of all pixels with all taps, those that an operator cannot do without."""
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-        return 1
-    if str(value.op.name) != "relax.nn.conv2d" or any(
-        int(step) != 1 for step in value.attrs.strides
-    ):
-        return 1
-    shape = tensor_shape(value.args[1])
-    layout = str(value.attrs.kernel_layout)
-    taps = None if shape is None else (shape[layout.index("H")], shape[layout.index("W")])
-    return _TILED if taps == (3, 3) else 1
+        return Fraction(1)
+    attrs, axes = value.attrs, _SPATIAL.get(str(value.op.name), "")
+    if not axes:
+        return Fraction(1)
+    found = [tensor_shape(expr) for expr in (value.args[0], value.args[1], value)]
+    shapes = [shape for shape in found if shape is not None]
+    if len(shapes) < len(found):
+        return Fraction(1)
+    layouts = [str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout)]
+    kept, saved = Fraction(1), []
+    for i, axis in enumerate(axes):
+        read, taps, made = (
+            shape[layout.index(axis)] for shape, layout in zip(shapes, layouts, strict=True)
+        )
+        step, between, before = (int(v[i]) for v in (attrs.strides, attrs.dilation, attrs.padding))
+        seen = sum(_seen(read, made, step, tap * between - before) for tap in range(taps))
+        kept *= Fraction(seen, made * taps)
+        if (taps, step) == (3, 1):
+            saved.append(max(Fraction(1), Fraction(seen * _TILED, made * taps)))
+    return kept / math.prod(sorted(saved)[-2:])

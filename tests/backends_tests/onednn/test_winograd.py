@@ -35,28 +35,31 @@ one by one is off by."""
 
 
 def convolution(
-    picture: tuple[int, int, int, int],
+    picture: tuple[int, ...],
     filters: int,
     following: Following | None = None,
     *,
-    groups: int = 1,
-    dilation: int = 1,
-    padding: tuple[int, ...] = (1, 1, 1, 1),
+    taps: tuple[int, ...] = (),
+    padding: tuple[int, ...] = (),
+    **attributes: int | tuple[int, ...],
 ) -> tvm.IRModule:
-    rng = np.random.default_rng(SEED)
-    channels = picture[1] // groups
-    weights = constant(filters, channels, 3, 3, scale=(channels * 9) ** -0.5, rng=rng)
+    """Of a picture, or of a volume; three taps along each axis where nothing else is said."""
+    rng, axes = np.random.default_rng(SEED), len(picture) - 2
+    depth, taps = picture[1] // int(attributes.get("groups", 1)), taps or (3,) * axes
+    scale = (depth * np.prod(taps)) ** -0.5
+    weights = constant(filters, depth, *taps, scale=scale, rng=rng)
+    convolved = {2: op.nn.conv2d, 3: op.nn.conv3d}[axes]
 
     def body(emit: Emit, x: relax.Expr) -> relax.Expr:
-        y = op.nn.conv2d(x, weights, padding=padding, dilation=dilation, groups=groups)
+        y = convolved(x, weights, padding=padding or (1,) * axes, **attributes)
         return y if following is None else following(emit, emit(y), x)
 
     return graph([picture], body)
 
 
 def biased(emit: Emit, y: relax.Expr) -> relax.Expr:
-    channels = int(y.ty.shape[1])
-    return emit(op.add(y, constant(1, channels, 1, 1, rng=np.random.default_rng(SEED + 1))))
+    shape = (1, int(y.ty.shape[1]), *(1 for _ in list(y.ty.shape)[2:]))
+    return emit(op.add(y, constant(*shape, rng=np.random.default_rng(SEED + 1))))
 
 
 def residual(emit: Emit, y: relax.Expr, x: relax.Expr) -> relax.Expr:
@@ -108,10 +111,28 @@ GRAPHS = {
 }
 """All have convolutions of three by three taps that cost less in tiles."""
 
+VOLUMES = {
+    "volume": convolution((1, 64, 6, 13, 15), 64),
+    "volume_batch": convolution((3, 32, 2, 9, 14), 48),
+    "volume_residual": convolution((1, 64, 5, 12, 12), 64, residual),
+    "volume_grouped": convolution((2, 64, 3, 12, 12), 96, groups=2),
+    "frames": convolution((1, 64, 5, 14, 14), 80, taps=(1, 3, 3), padding=(0, 1, 1)),
+    "deep": convolution((1, 32, 70, 8, 9), 32),
+    "steps": convolution((1, 64, 9, 12, 12), 64, strides=(2, 1, 1)),
+    "steps_apart": convolution(
+        (1, 64, 9, 12, 12), 64, taps=(4, 3, 3), padding=(3, 1, 0, 2, 1, 2),
+        strides=(3, 1, 1), dilation=(2, 1, 2),
+    ),
+    "padding_only": convolution((1, 64, 2, 12, 12), 64, padding=(5, 1, 1), dilation=(2, 1, 1)),
+}  # fmt: skip
+"""The same along rows and columns of volumes."""
+GRAPHS |= VOLUMES
+
 OTHERS = {
     "few_channels": convolution((1, 3, 32, 32), 64),
     "odd_channels": convolution((1, 36, 16, 16), 36),
     "depthwise": convolution((1, 64, 16, 16), 64, groups=64),
+    "few_channels_of_volumes": convolution((1, 3, 4, 16, 16), 64),
 }
 """None of these is done in tiles."""
 
@@ -127,17 +148,20 @@ def test_they_agree_with_the_reference(compiled: Regions, name: str) -> None:
     compiled.require_reference(name)
 
 
-@pytest.mark.parametrize("name", ["odd", "small", "wide", "grouped"])
+@pytest.mark.parametrize("name", ["odd", "small", "wide", "grouped", "volume", "volume_batch"])
 def test_they_are_as_exact_as_sums_of_products(compiled: Regions, name: str) -> None:
     rng = np.random.default_rng(SEED + 3)
     mod = GRAPHS[name]
     x = np.maximum(random_inputs(mod, rng)[0], 0)
     (call,) = (b.value for b in mod["main"].body.blocks[0].bindings[:1])
     weights, groups = call.args[1].value.numpy().astype(np.float64), int(call.attrs.groups)
-    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    axes = tuple(range(2, x.ndim))
+    padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), *((1, 1) for _ in axes)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, weights.shape[2:], axes)
     parts = zip(np.split(windows, groups, 1), np.split(weights, groups), strict=True)
-    expected = np.concatenate([np.einsum("nchwij,fcij->nfhw", w, f) for w, f in parts], axis=1)
+    axis, tap = "dhw"[-len(axes) :], "ijk"[: len(axes)]
+    sums = f"nc{axis}{tap},fc{tap}->nf{axis}"
+    expected = np.concatenate([np.einsum(sums, w, f) for w, f in parts], axis=1)
     (actual,) = compiled.run(name, [x])
     error = np.sqrt(np.mean((actual - expected) ** 2) / np.mean(expected**2))
     assert error < _EXACT_RMS, f"{error} of seed {SEED}"

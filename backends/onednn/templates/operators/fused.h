@@ -11,12 +11,6 @@
 
 namespace collage_onednn {
 
-// The `count` integers of an operator that begin at the `part`-th such group behind `skip` others.
-inline dims ints_of(const Op& op, size_t count, size_t part, size_t skip = 0) {
-  auto begin = op.ints.begin() + static_cast<std::ptrdiff_t>(skip + part * count);
-  return dims(begin, begin + static_cast<std::ptrdiff_t>(count));
-}
-
 // Whether a transpose may sum in several blocks, of channels or of taps. In oneDNN 3.2 strided ones
 // apply what is fused after each of them, which is wrong: from 385 to 512 channels on by the kernel's
 // own choice, and where the weights of 64 channels of the result are more than its cache.

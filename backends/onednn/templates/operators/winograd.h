@@ -1,9 +1,15 @@
-// Convolutions with three by three taps in tiles: what stands between a plan's and winograd/.
+// Convolutions with three by three taps along rows and columns in tiles: from a plan to winograd/
 #pragma once
 
 #include "post_ops.h"
 
 namespace collage_onednn {
+
+// The `count` integers of an operator that begin at the `part`-th such group behind `skip` others.
+inline dims ints_of(const Op& op, size_t count, size_t part, size_t skip = 0) {
+  auto begin = op.ints.begin() + static_cast<std::ptrdiff_t>(skip + part * count);
+  return dims(begin, begin + static_cast<std::ptrdiff_t>(count));
+}
 
 // Where pictures have their pixels; false where they have them neither in whole blocks of channels
 // nor channels last. What fills up a block would have to stay zero.
@@ -16,7 +22,8 @@ inline bool strides_of(const desc& md, winograd::Strides* found) {
   if (blocks == 0 && strides[1] != 1) return false;
   const dims& d = md.get_dims();
   const int64_t width = blocks == 1 ? md.get_inner_blks()[0] : d[1];
-  *found = {strides[0], strides[1], width, strides[2], strides[3]};
+  const size_t row = d.size() - 2;
+  *found = {strides[0], strides[1], width, row > 2 ? strides[2] : 0, strides[row], strides[row + 1]};
   return true;
 }
 
@@ -52,13 +59,21 @@ inline bool Region::in_tiles(const Op& op, winograd::Shape* shape) const {
   const dims& x = tensor_dims(op.inputs[0]);
   const dims& w = tensor_dims(op.inputs[1]);
   const dims& y = tensor_dims(op.outputs[0]);
-  if (!plan_.winograd || !has_vectors() || plan_.precision != Precision::float32 || x.size() != 4 ||
+  const size_t rank = x.size(), axes = rank - 2;
+  if (!plan_.winograd || !has_vectors() || plan_.precision != Precision::float32 || rank < 4 ||
       !is_constant(op.inputs[1]) || w[w.size() - 2] != 3 || w[w.size() - 1] != 3)
     return false;
-  if (op.ints[0] != 1 || op.ints[1] != 1) return false;
-  const int64_t groups = w.size() > 4 ? w[0] : 1;
-  *shape = {x[0], x[1], x[2], x[3], y[1], y[2], y[3], groups,
-            {op.ints[4], op.ints[5]}, {op.ints[2] + 1, op.ints[3] + 1}};
+  const dims steps = ints_of(op, axes, 0), between = ints_of(op, axes, 1);
+  const dims padding = ints_of(op, axes, 2);
+  const size_t row = axes - 2, column = axes - 1;
+  if (steps[row] != 1 || steps[column] != 1) return false;
+  const int64_t groups = w.size() > rank ? w[0] : 1;
+  const winograd::Planes planes =
+      axes == 2 ? winograd::Planes{1, 1, 1, 1, 1, 0}
+                : winograd::Planes{x[2],     y[2],           w[w.size() - 3],
+                                   steps[0], between[0] + 1, padding[0]};
+  *shape = {x[0], x[1], x[2 + row], x[2 + column], y[1], y[2 + row], y[2 + column], groups,
+            {padding[row], padding[column]}, {between[row] + 1, between[column] + 1}, planes};
   return true;
 }
 
@@ -88,8 +103,8 @@ inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::S
                                       const desc& from, const winograd::Strides& from_strides,
                                       const desc& to, const winograd::Strides& to_strides) {
   constexpr int64_t points = K::kPoints * K::kPoints;
-  const int packed =
-      storage_.owned(row_major({points * (shape.channels / shape.groups) * shape.made}));
+  const int packed = storage_.owned(
+      row_major({points * shape.planes.taps * (shape.channels / shape.groups) * shape.made}));
   const int given = plain(op.inputs[1]);
   winograd::pack_weights<K>(
       shape, reinterpret_cast<const float*>(storage_.group(given).data + storage_.offset(given)),
@@ -111,10 +126,11 @@ inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::S
       winograd::tiles_of(shape, K::kResults));
   const auto count = static_cast<int64_t>(tiles->size());
   const winograd::Sizes sizes = winograd::sizes_of<K>(shape, count, threads_);
+  auto reading = std::make_shared<const winograd::Reading>(
+      winograd::reading_of(shape.planes, sizes.planes));
   work.shape = shape;
   work.from = from_strides;
   work.to = to_strides;
-  work.batch = sizes.batch;
   work.apart = sizes.apart;
   const int pictures = storage_.fresh(row_major({sizes.points}));
   const int sums = storage_.fresh(row_major({sizes.sums * threads_}));
@@ -125,6 +141,7 @@ inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::S
     winograd::Work w = work;
     auto numbers = [&](size_t i) { return static_cast<float*>(data[i]); };
     w.tiles = tiles->data();
+    w.reading = reading.get();
     w.x = numbers(0);
     w.weights = numbers(1);
     w.bias = biased ? numbers(2) : nullptr;

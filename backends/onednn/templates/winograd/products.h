@@ -61,10 +61,11 @@ COLLAGE_LANES inline void multiply_at_most(int64_t count, const float* x, int64_
   multiply_rows<rows, vectors, fetches>(x, pitch, weights, depth, sums, adds);
 }
 
-// `count` rows, in parts of nearly the same number of them.
+// `count` rows, in parts of nearly the same number of them; added to what is there where it `adds`.
 template <int vectors>
 COLLAGE_LANES inline void multiply_point(int64_t count, const float* x, int64_t pitch,
-                                         const float* weights, int64_t depth, float* sums) {
+                                         const float* weights, int64_t depth, float* sums,
+                                         bool adds) {
   const int64_t parts = (count + kMostRows - 1) / kMostRows;
   for (int64_t from = 0; from < depth; from += depth_of(depth)) {
     const int64_t most = std::min(depth_of(depth), depth - from);
@@ -73,9 +74,11 @@ COLLAGE_LANES inline void multiply_point(int64_t count, const float* x, int64_t 
       const float *these = x + row * pitch + from, *block = weights + from * vectors * kLanes;
       float* made = sums + row * kBlock;
       if (part == 0)
-        multiply_at_most<vectors, true>(rows, these, pitch, block, most, made, from > 0);
+        multiply_at_most<vectors, true>(rows, these, pitch, block, most, made,
+                                        adds || from > 0);
       else
-        multiply_at_most<vectors, false>(rows, these, pitch, block, most, made, from > 0);
+        multiply_at_most<vectors, false>(rows, these, pitch, block, most, made,
+                                         adds || from > 0);
       row += rows;
     }
   }

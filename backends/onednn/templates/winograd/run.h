@@ -5,11 +5,12 @@
 
 #include <atomic>
 
+#include "planes.h"
 #include "weights.h"
 
 namespace collage_onednn::winograd {
 
-// Every tile of the result. Dilated ones interleave, a grid of them for each of the first pixels.
+// Every tile of the result's planes. Dilated ones interleave, a grid of them for each of the first pixels.
 inline std::vector<Tile> tiles_of(const Shape& s, int64_t results) {
   std::vector<Tile> tiles;
   const int64_t down = results * s.dilation[0], right = results * s.dilation[1];
@@ -26,15 +27,20 @@ constexpr int64_t kLine = 16;  // numbers of a cache's line
 
 inline int64_t parts_of(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
 
-// How a convolution is shared out. Where there are tiles enough, each thread takes batches of its
+// Of the longest equal parts of at most `most`.
+inline int64_t even_part(int64_t whole, int64_t most) {
+  return parts_of(whole, parts_of(whole, std::max<int64_t>(1, most)));
+}
+
+// How a convolution is shared out. Where there are rows enough, each thread takes batches of its
 // own and waits for nobody; else all take one to its points, meet, and multiply blocks of results.
 struct Sizes {
   bool alone;
-  int64_t batch;   // tiles at once
-  int64_t piece;   // of them, what one thread multiplies at once
-  int64_t apart;   // numbers from a batch at one point to the next: not in the same lines
-  int64_t points;  // numbers of all batches at all points
-  int64_t sums;    // numbers of one thread's products
+  int64_t tiles, planes;  // of a batch
+  int64_t piece;          // rows of a batch that one thread multiplies at once
+  int64_t apart;          // numbers from a batch at one point to the next: not in the same lines
+  int64_t points;         // numbers of all batches at all points
+  int64_t sums;           // numbers of one thread's products
 };
 
 template <class K>
@@ -49,23 +55,39 @@ inline Sizes sizes_of(const Shape& s, int64_t tiles, int64_t threads) {
   // both some come from farther than second caches.
   const int64_t tile = points * s.channels * static_cast<int64_t>(sizeof(float));
   const int64_t fits = std::max(2 * second_cache_bytes() / tile, few);
+  const int64_t rows = tiles * s.planes.made;
   Sizes sizes;
-  sizes.alone = threads == 1 || tiles >= 4 * threads * few;
+  sizes.alone = threads == 1 || rows >= 4 * threads * few;
+  const int64_t turns = sizes.alone && threads > 1 ? 4 * threads : 1;
+  const int64_t wanted =
+      sizes.alone ? std::min(fits, std::max(few, rows / turns)) : threads * fits;
+  // Planes that are read for those of two batches are taken to their points twice.
+  sizes.planes = even_part(s.planes.made, wanted);
+  sizes.tiles = even_part(tiles, wanted / sizes.planes);
+  const int64_t batch = sizes.tiles * sizes.planes;
   if (sizes.alone) {
-    const int64_t turns = threads == 1 ? 1 : 4 * threads;
-    sizes.batch = parts_of(tiles, parts_of(tiles, std::min(fits, std::max(few, tiles / turns))));
-    sizes.piece = std::min(sizes.batch, most);
+    sizes.piece = std::min(batch, most);
   } else {
-    sizes.batch = parts_of(tiles, parts_of(tiles, threads * fits));
     // A few pieces for each thread, of whole sets of rows.
-    const int64_t wanted = std::max<int64_t>(1, 4 * threads / blocks_of<K>(s));
-    sizes.piece =
-        std::min(most, parts_of(parts_of(sizes.batch, wanted), K::kRows) * K::kRows);
+    const int64_t pieces = std::max<int64_t>(1, 4 * threads / blocks_of<K>(s));
+    sizes.piece = std::min(most, parts_of(parts_of(batch, pieces), K::kRows) * K::kRows);
   }
-  sizes.apart = sizes.batch * s.channels + kLine;
+  const auto slots = static_cast<int64_t>(reading_of(s.planes, sizes.planes).offsets.size());
+  sizes.apart = slots * sizes.tiles * s.channels + kLine;
   sizes.points = points * sizes.apart * (sizes.alone ? threads : 1);
   sizes.sums = points * sizes.piece * K::kColumns;
   return sizes;
+}
+
+inline int64_t batches_of(const Work& w, int64_t tiles, const Sizes& sizes) {
+  return parts_of(tiles, sizes.tiles) * parts_of(w.shape.planes.made, sizes.planes);
+}
+
+inline Batch batch_at(const Work& w, int64_t tiles, const Sizes& sizes, int64_t i) {
+  const int64_t deep = parts_of(w.shape.planes.made, sizes.planes);
+  const int64_t tile = i / deep * sizes.tiles, plane = i % deep * sizes.planes;
+  return {tile, std::min(sizes.tiles, tiles - tile), plane,
+          std::min(sizes.planes, w.shape.planes.made - plane)};
 }
 
 // Calls `function` with each of so many pieces of work and the number of the thread that took it.
@@ -85,14 +107,16 @@ template <class K>
 inline void convolve_alone(const Work& w, int64_t tiles, const Sizes& sizes, float* sums) {
   const int64_t blocks = blocks_of<K>(w.shape);
   const int64_t points = K::kPoints * K::kPoints * sizes.apart;
-  deal_out(parts_of(tiles, sizes.batch), [&](int64_t i, int64_t thread) {
-    const int64_t first = i * sizes.batch, count = std::min(sizes.batch, tiles - first);
+  deal_out(batches_of(w, tiles, sizes), [&](int64_t i, int64_t thread) {
+    const Batch batch = batch_at(w, tiles, sizes, i);
     Work mine = w;
     mine.points += thread * points;
-    for (int64_t tile = 0; tile < count; ++tile) K::take(mine, first, tile, 0, w.shape.channels);
+    for (const int64_t slot : w.reading->slots)
+      for (int64_t tile = 0; tile < batch.tiles; ++tile)
+        K::take(mine, batch, slot, tile, 0, w.shape.channels);
     for (int64_t block = 0; block < blocks; ++block)
-      for (int64_t begin = 0; begin < count; begin += sizes.piece)
-        K::multiply(mine, first, begin, std::min(count, begin + sizes.piece), block,
+      for (int64_t begin = 0; begin < batch.rows(); begin += sizes.piece)
+        K::multiply(mine, batch, begin, std::min(batch.rows(), begin + sizes.piece), block,
                     sums + thread * sizes.sums);
   });
 }
@@ -102,16 +126,18 @@ inline void convolve_together(const Work& w, int64_t tiles, const Sizes& sizes, 
   const int64_t channels = w.shape.channels, blocks = blocks_of<K>(w.shape);
   constexpr int64_t part = 8 * K::kVector;
   const int64_t parts = parts_of(channels, part);
-  for (int64_t first = 0; first < tiles; first += sizes.batch) {
-    const int64_t count = std::min(sizes.batch, tiles - first);
-    const int64_t pieces = parts_of(count, sizes.piece);
-    deal_out(count * parts, [&](int64_t i, int64_t) {
-      const int64_t from = i % parts * part;
-      K::take(w, first, i / parts, from, std::min(channels, from + part));
+  const auto slots = static_cast<int64_t>(w.reading->slots.size());
+  for (int64_t b = 0; b < batches_of(w, tiles, sizes); ++b) {
+    const Batch batch = batch_at(w, tiles, sizes, b);
+    const int64_t pieces = parts_of(batch.rows(), sizes.piece);
+    deal_out(slots * batch.tiles * parts, [&](int64_t i, int64_t) {
+      const int64_t from = i % parts * part, place = i / parts;
+      K::take(w, batch, w.reading->slots[static_cast<size_t>(place / batch.tiles)],
+              place % batch.tiles, from, std::min(channels, from + part));
     });
     deal_out(blocks * pieces, [&](int64_t i, int64_t thread) {
       const int64_t begin = i % pieces * sizes.piece;
-      K::multiply(w, first, begin, std::min(count, begin + sizes.piece), i / pieces,
+      K::multiply(w, batch, begin, std::min(batch.rows(), begin + sizes.piece), i / pieces,
                   sums + thread * sizes.sums);
     });
   }

@@ -1,51 +1,80 @@
-// The two stages of a batch of tiles, in each namespace of lanes: pictures to points, then products
-// and back. Both are shared by threads in pieces that do not depend on each other.
+// The two stages of a batch, in each namespace of lanes: pictures to points, then products and back.
+// Both are shared by threads in pieces that do not depend on each other.
 
-// Channels `from` to `to` of one tile of the batch that starts at tile `first`.
+// Channels `from` to `to` of one tile of a plane that the batch reads.
 template <class T>
-COLLAGE_LANES inline void take_to_points(const Work& w, int64_t first, int64_t tile, int64_t from,
-                                         int64_t to) {
+COLLAGE_LANES inline void take_to_points(const Work& w, const Batch& batch, int64_t slot,
+                                         int64_t tile, int64_t from, int64_t to) {
   const int64_t channels = w.shape.channels;
+  const int64_t plane =
+      batch.plane * w.shape.planes.step + w.reading->offsets[static_cast<size_t>(slot)];
+  if (plane < 0 || plane >= w.shape.planes.read) return;
+  float* points = w.points + (slot * batch.tiles + tile) * channels;
   for (int64_t c = from; c < to; c += kLanes)
-    picture_to_points<T>(w.from, w.shape, w.tiles[first + tile], w.x + w.from.channel(c),
-                         w.points + tile * channels + c, w.apart);
+    picture_to_points<T>(w.from, w.shape, w.tiles[batch.tile + tile], plane,
+                         w.x + w.from.channel(c), points + c, w.apart);
 }
 
-// Tiles `begin` to `end` of a batch that starts at tile `first`, for a block of the result's
-// channels; `sums` holds these tiles of one block.
+// Products of one point with all taps along planes, for rows `begin` to `end` of a batch.
+template <int vectors>
+COLLAGE_LANES inline void multiply_taps(const Work& w, const Batch& batch, int64_t begin,
+                                        int64_t end, const float* points, const float* weights,
+                                        int64_t depth, float* sums) {
+  const int64_t channels = w.shape.channels, taps = w.shape.planes.taps;
+  bool adds = false;
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    const Range seen = planes_seen(w.shape.planes, batch, tap);
+    const int64_t first = std::max(begin, seen.begin * batch.tiles);
+    const int64_t last = std::min(end, seen.end * batch.tiles);
+    if (!adds && (first > begin || last < end)) {
+      for (int64_t i = 0; i < (end - begin) * kBlock; i += kLanes) store(sums + i, all(0.f));
+      adds = true;
+    }
+    if (first < last)
+      multiply_point<vectors>(
+          last - first,
+          points + (w.reading->firsts[static_cast<size_t>(tap)] * batch.tiles + first) * channels,
+          channels, weights + tap * depth * vectors * kLanes, depth,
+          sums + (first - begin) * kBlock, adds);
+    adds = true;
+  }
+}
+
+// Rows `begin` to `end` of a batch, for a block of the result's channels; `sums` holds these rows
+// of one block.
 template <class T, int vectors>
-COLLAGE_LANES inline void multiply_block(const Work& w, int64_t first, int64_t begin, int64_t end,
-                                         int64_t group, int64_t channel, const float* weights,
-                                         float* sums) {
+COLLAGE_LANES inline void multiply_block(const Work& w, const Batch& batch, int64_t begin,
+                                         int64_t end, int64_t group, int64_t channel,
+                                         const float* weights, float* sums) {
   constexpr int64_t points = T::kPoints * T::kPoints;
   const int64_t depth = w.shape.channels / w.shape.groups, count = end - begin;
-  const float* x = w.points + begin * w.shape.channels + group * depth;
   for (int64_t p = 0; p < points; ++p)
-    multiply_point<vectors>(count, x + p * w.apart, w.shape.channels,
-                            weights + p * depth * vectors * kLanes, depth,
-                            sums + p * count * kBlock);
-  for (int64_t tile = 0; tile < count; ++tile)
+    multiply_taps<vectors>(w, batch, begin, end, w.points + p * w.apart + group * depth,
+                           weights + p * w.shape.planes.taps * depth * vectors * kLanes, depth,
+                           sums + p * count * kBlock);
+  for (int64_t row = 0; row < count; ++row)
     for (int i = 0; i < vectors; ++i) {
-      const int64_t c = channel + i * kLanes;
-      points_to_results<T>(w.to, w.shape, w.tiles[first + begin + tile],
-                           sums + tile * kBlock + i * kLanes, count * kBlock,
-                           w.bias ? w.bias + c : nullptr, w.following, w.to.channel(c), w.y);
+      const int64_t c = channel + i * kLanes, at = begin + row;
+      points_to_results<T>(w.to, w.shape, w.tiles[batch.tile + at % batch.tiles],
+                           batch.plane + at / batch.tiles, sums + row * kBlock + i * kLanes,
+                           count * kBlock, w.bias ? w.bias + c : nullptr, w.following,
+                           w.to.channel(c), w.y);
     }
 }
 
-// A piece of the second stage: of a batch's tiles, and of the result's channels.
+// A piece of the second stage: of a batch's rows, and of the result's channels.
 template <class T>
-COLLAGE_LANES inline void multiply_piece(const Work& w, int64_t first, int64_t begin, int64_t end,
-                                         int64_t block, float* sums) {
-  constexpr int64_t points = T::kPoints * T::kPoints;
+COLLAGE_LANES inline void multiply_piece(const Work& w, const Batch& batch, int64_t begin,
+                                         int64_t end, int64_t block, float* sums) {
+  const int64_t points = T::kPoints * T::kPoints * w.shape.planes.taps;
   const int64_t made = w.shape.made / w.shape.groups, depth = w.shape.channels / w.shape.groups;
   const int64_t blocks = (made + kBlock - 1) / kBlock;
   const int64_t group = block / blocks, place = block % blocks * kBlock;
   const float* weights = w.weights + points * depth * (group * made + place);
   if (made - place > kLanes)
-    multiply_block<T, 2>(w, first, begin, end, group, group * made + place, weights, sums);
+    multiply_block<T, 2>(w, batch, begin, end, group, group * made + place, weights, sums);
   else
-    multiply_block<T, 1>(w, first, begin, end, group, group * made + place, weights, sums);
+    multiply_block<T, 1>(w, batch, begin, end, group, group * made + place, weights, sums);
 }
 
 // What the driver needs to know of a kind of tile.
@@ -53,11 +82,12 @@ template <class T>
 struct Kernels {
   static constexpr int64_t kVector = kLanes, kColumns = kBlock, kRows = kMostRows;
   static constexpr int64_t kPoints = T::kPoints, kResults = T::kResults;
-  static void take(const Work& w, int64_t first, int64_t tile, int64_t from, int64_t to) {
-    take_to_points<T>(w, first, tile, from, to);
+  static void take(const Work& w, const Batch& batch, int64_t slot, int64_t tile, int64_t from,
+                   int64_t to) {
+    take_to_points<T>(w, batch, slot, tile, from, to);
   }
-  static void multiply(const Work& w, int64_t first, int64_t begin, int64_t end, int64_t block,
-                       float* sums) {
-    multiply_piece<T>(w, first, begin, end, block, sums);
+  static void multiply(const Work& w, const Batch& batch, int64_t begin, int64_t end,
+                       int64_t block, float* sums) {
+    multiply_piece<T>(w, batch, begin, end, block, sums);
   }
 };

@@ -4,12 +4,13 @@
 // not in the picture are zero.
 template <class T>
 COLLAGE_LANES inline void picture_to_points(const Strides& strides, const Shape& s,
-                                            const Tile& tile, const float* x, float* points,
-                                            int64_t apart) {
+                                            const Tile& tile, int64_t plane, const float* x,
+                                            float* points, int64_t apart) {
   constexpr int n = T::kPoints;
   const int64_t top = tile.row - s.padding[0], left = tile.column - s.padding[1];
   const int64_t down = strides.row * s.dilation[0], right = strides.pixel * s.dilation[1];
-  const float* first = x + tile.image * strides.image + top * strides.row + left * strides.pixel;
+  const float* first = x + tile.image * strides.image + plane * strides.plane +
+                       top * strides.row + left * strides.pixel;
   const bool inside = top >= 0 && left >= 0 && top + (n - 1) * s.dilation[0] < s.height &&
                       left + (n - 1) * s.dilation[1] < s.width;
   Lanes rows[n][n];
@@ -56,9 +57,9 @@ COLLAGE_WITHIN Lanes followed(const Following& following, Lanes y, int64_t place
 // A vector of the result's channels of one tile. `channel` is where these lie in a picture.
 template <class T>
 COLLAGE_LANES inline void points_to_results(const Strides& strides, const Shape& s,
-                                            const Tile& tile, const float* points, int64_t apart,
-                                            const float* bias, const Following& following,
-                                            int64_t channel, float* y) {
+                                            const Tile& tile, int64_t plane, const float* points,
+                                            int64_t apart, const float* bias,
+                                            const Following& following, int64_t channel, float* y) {
   constexpr int n = T::kPoints, m = T::kResults;
   Lanes rows[n][m];
 #pragma GCC unroll 6
@@ -69,8 +70,8 @@ COLLAGE_LANES inline void points_to_results(const Strides& strides, const Shape&
     T::to_results(d, rows[i]);
   }
   const Lanes first = bias ? load(bias) : all(0.f);
-  const int64_t place = channel + tile.image * strides.image + tile.row * strides.row +
-                        tile.column * strides.pixel;
+  const int64_t place = channel + tile.image * strides.image + plane * strides.plane +
+                        tile.row * strides.row + tile.column * strides.pixel;
 #pragma GCC unroll 4
   for (int j = 0; j < m; ++j) {
     Lanes d[n], v[m];

@@ -34,29 +34,32 @@ inline void taps_at_points(const Column<columns>& g0, const Column<columns>& g1,
   pair(b, 2 * b2 * (b2 - a2), at[3], at[4]);
 }
 
-// From row-major weights, for each block of results: points, channels, results.
+// From row-major weights, for each block of results: points, taps along planes, channels, results.
 template <class K>
 inline void pack_weights(const Shape& s, const float* weights, float* packed) {
   constexpr int64_t n = K::kPoints, results = K::kResults, columns = K::kColumns;
   const int64_t depth = s.channels / s.groups, made = s.made / s.groups;
-  const int64_t blocks = (made + columns - 1) / columns;
+  const int64_t blocks = (made + columns - 1) / columns, planes = s.planes.taps;
 #pragma omp parallel for
   for (int64_t block = 0; block < s.groups * blocks; ++block) {
     const int64_t place = block % blocks * columns, begin = block / blocks * made + place;
     const int64_t width = std::min(columns, made - place);
-    float* to = packed + n * n * depth * begin;
+    float* to = packed + n * n * planes * depth * begin;
     Column<columns> taps[3][3] = {}, rows[3][n], column[n];
-    for (int64_t c = 0; c < depth; ++c) {
+    for (int64_t place_of_tap = 0; place_of_tap < planes * depth; ++place_of_tap) {
+      const int64_t plane = place_of_tap / depth, c = place_of_tap % depth;
       for (int64_t i = 0; i < width; ++i)
         for (int64_t tap = 0; tap < 9; ++tap)
-          taps[tap / 3][tap % 3][i] = weights[((begin + i) * depth + c) * 9 + tap];
+          taps[tap / 3][tap % 3][i] =
+              weights[(((begin + i) * depth + c) * planes + plane) * 9 + tap];
       for (int i = 0; i < 3; ++i)
         taps_at_points<results, columns>(taps[i][0], taps[i][1], taps[i][2], rows[i]);
       for (int64_t j = 0; j < n; ++j) {
         taps_at_points<results, columns>(rows[0][j], rows[1][j], rows[2][j], column);
         for (int64_t i = 0; i < n; ++i)
           for (int64_t k = 0; k < width; ++k)
-            to[((i * n + j) * depth + c) * width + k] = static_cast<float>(column[i][k]);
+            to[((i * n + j) * planes * depth + place_of_tap) * width + k] =
+                static_cast<float>(column[i][k]);
       }
     }
   }
