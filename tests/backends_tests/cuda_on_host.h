@@ -29,6 +29,7 @@
 #define __launch_bounds__(...)
 #define threadIdx (cuda_on_host::current->thread)
 #define blockIdx (cuda_on_host::block)
+#define blockDim (cuda_on_host::extents)
 
 inline float max(float a, float b) { return std::fmax(a, b); }
 inline float min(float a, float b) { return std::fmin(a, b); }
@@ -36,6 +37,9 @@ inline int max(int a, int b) { return std::max(a, b); }
 inline int min(int a, int b) { return std::min(a, b); }
 inline int64_t max(int64_t a, int64_t b) { return std::max(a, b); }
 inline int64_t min(int64_t a, int64_t b) { return std::min(a, b); }
+inline long long max(long long a, long long b) { return std::max(a, b); }
+inline long long min(long long a, long long b) { return std::min(a, b); }
+using std::exp, std::fabs, std::isnan, std::log1p;
 inline float __int_as_float(unsigned bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);
@@ -67,7 +71,7 @@ struct Fiber {
 };
 
 inline Fiber* current = nullptr;
-inline Index block;
+inline Index block, extents;
 inline std::vector<Fiber> fibers;
 inline ucontext_t scheduler;
 inline const std::function<void()>* body = nullptr;
@@ -111,6 +115,8 @@ inline void run_block() {
 
 inline void launch(const int* grid, const int* threads, const std::function<void()>& kernel) {
   body = &kernel;
+  extents = {static_cast<unsigned>(threads[0]), static_cast<unsigned>(threads[1]),
+             static_cast<unsigned>(threads[2])};
   fibers = std::vector<Fiber>(static_cast<size_t>(threads[0]) * threads[1] * threads[2]);
   for (block.z = 0; block.z < static_cast<unsigned>(grid[2]); ++block.z) {
     for (block.y = 0; block.y < static_cast<unsigned>(grid[1]); ++block.y) {

@@ -13,6 +13,9 @@ from tvm import relax, te, tirx, topi
 from tvm.ir import GenericConst
 
 from collage.backends.relax.calls.pooling import SPATIAL
+from collage.backends.relax.kept_whole.running import LOGSUMEXP
+from collage.backends.relax.kept_whole.running import NAME as RUNNING
+from collage.backends.relax.kept_whole.search import NAME as SEARCH
 from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.relax.trees import NAME as TREES
@@ -27,6 +30,11 @@ from collage.backends.tvm.cuda import norms
 from collage.backends.tvm.cuda.median import legalize_median
 from collage.backends.tvm.cuda.phases import legalize_groups
 from collage.backends.tvm.cuda.recurrent import legalize_recurrent
+from collage.backends.tvm.cuda.rows.scans import (
+    legalize_running_extreme,
+    legalize_running_logsumexp,
+)
+from collage.backends.tvm.cuda.rows.search import legalize_search
 from collage.backends.tvm.cuda.scatter import legalize_scatter_elements, legalize_scatter_nd
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
 from collage.backends.tvm.cuda.trees import legalize_trees
@@ -41,6 +49,9 @@ def legalizations() -> Mapping[str, Legalization]:
         **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},
         **{f"relax.nn.conv{n}d_transpose": legalize_transposed_convolution for n in (1, 2, 3)},
         RECURRENT: legalize_recurrent,
+        RUNNING: legalize_running_extreme,
+        LOGSUMEXP: legalize_running_logsumexp,
+        SEARCH: legalize_search,
         TREES: legalize_trees,
         "relax.median": legalize_median,
         "relax.scatter_elements": legalize_scatter_elements,

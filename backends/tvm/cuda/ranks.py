@@ -14,9 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
 from tvm import relax, te, tirx
-from tvm.ir import Op
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
@@ -34,7 +32,6 @@ _THREADS = 128
 _AT_ONCE = 8
 """Elements that a thread loads before it compares any; one after the other took 70 ns each."""
 
-_SORTS = ("relax.sort", "relax.argsort", "relax.topk")
 _COMPARED_AS = {
     **dict.fromkeys(["float16", "bfloat16", WIDE], WIDE),
     "float64": "float64",
@@ -65,41 +62,21 @@ class _Order:
     descending: bool
 
 
-def rank_sorts() -> tvm.transform.Pass:
-    """The pass that gives sorts of short rows such kernels; the others are left to TVM's.
+def ranked(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> relax.Expr | None:
+    """A sort of short rows as one kernel.
 
-    Before TVM's own for sorts and scans, which takes all of them.
+    Parameters
+    ----------
+    builder, call
+        What takes the program, and a ``relax.sort``, ``relax.argsort`` or ``relax.topk``.
+    x : relax.Expr
+        The operand.
 
-    Examples
-    --------
-    >>> from collage.testing import graph
-    >>> mod = graph([(4, 64)], lambda _, x: relax.op.sort(x, axis=1))
-    >>> [str(gvar.name_hint) for gvar in rank_sorts()(mod).get_global_vars()]
-    ['main', 'ranked']
+    Returns
+    -------
+    relax.Expr or None
+        None for long rows, for types that cannot be compared, and where there is nothing to sort.
     """
-
-    def rank(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-        mutator = _Ranker(mod)
-        for var, func in mod.functions.items():
-            if isinstance(func, relax.Function):
-                mutator.builder_.update_func(var, mutator.visit_expr(func))
-        return mutator.builder_.get()
-
-    return tvm.transform.module_pass(rank, opt_level=0, name="RankSorts")
-
-
-@relax.expr_functor.mutator
-class _Ranker(relax.PyExprMutator):
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        visited = super().visit_call_(call)
-        if isinstance(call.op, Op) and str(call.op.name) in _SORTS:
-            ranked = _ranked(self.builder_, call, visited.args[0])
-            return visited if ranked is None else ranked
-        return visited
-
-
-def _ranked(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> relax.Expr | None:
-    """None for long rows, for types that cannot be compared, and where there is nothing to sort."""
     name, attrs, shape = str(call.op.name), call.attrs, static_shape(call.args[0])
     size = math.prod(shape)
     if not shape or not size or str(call.args[0].ty.dtype) not in _COMPARED_AS:
@@ -129,7 +106,7 @@ def _ranked(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> rel
                     _place(ins[0], outs, element, order, has_values)
             return ib.get()
 
-    def ranked(data: te.Tensor) -> Any:
+    def placed(data: te.Tensor) -> Any:
         return te.extern(
             [shape for shape, _ in results],
             [data],
@@ -143,7 +120,7 @@ def _ranked(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> rel
             name="ranked",
         )
 
-    return builder.call_te(ranked, x, primfunc_name_hint="ranked")
+    return builder.call_te(placed, x, primfunc_name_hint="ranked")
 
 
 def _place(data: Any, outs: Sequence[Any], element: Any, order: _Order, has_values: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import fx
 from tvm import relax
 from tvm.relax import op
 
-from collage.backends.relax.kept_whole.running import running_extreme
+from collage.backends.relax.kept_whole.running import running_extreme, running_logsumexp
 from collage.backends.relax.kept_whole.search import searchsorted
 from collage.importers.torch.operators.arguments import Importer, arguments, dtype_of, shape_of
 
@@ -32,46 +31,11 @@ def _running_extreme(largest: bool) -> Callable[[Importer, fx.Node], tuple[relax
     return convert
 
 
-def _scanned(
-    importer: Importer,
-    values: list[relax.Expr],
-    axis: int,
-    extent: int,
-    combined: Callable[[list[relax.Expr], list[relax.Expr]], list[relax.Expr]],
-) -> list[relax.Expr]:
-    """All that came before each place with it, for what may be put together in any order."""
-    emit, step = importer.emit, 1
-
-    def part(x: relax.Expr, begin: int, end: int) -> relax.Expr:
-        return emit(op.strided_slice(x, [axis], [begin], [end]))
-
-    while step < extent:
-        before = [part(x, 0, extent - step) for x in values]
-        new = combined(before, [part(x, step, extent) for x in values])
-        pairs = zip(values, new, strict=True)
-        values = [emit(op.concat([part(x, 0, step), y], axis)) for x, y in pairs]
-        step *= 2
-    return values
-
-
 def _running_sum_of_exponentials(importer: Importer, node: fx.Node) -> relax.Expr:
-    """As a logarithm; of two that are equal it is known, infinite ones too."""
+    """As a logarithm."""
     x, dim = arguments(importer, node, "self", "dim")
-    shape, kind, emit = shape_of(x), dtype_of(x), importer.emit
-    if not shape:
-        return x
-
-    def combined(before: list[relax.Expr], here: list[relax.Expr]) -> list[relax.Expr]:
-        (one,), (two,) = before, here
-        apart = emit(op.abs(emit(op.subtract(one, two))))
-        more = emit(op.exp(emit(op.negative(apart))))
-        more = emit(op.log(emit(op.add(more, relax.const(1.0, kind)))))
-        same = emit(op.equal(one, two))
-        more = emit(op.where(same, relax.const(math.log(2.0), kind), more))
-        return [emit(op.add(emit(op.maximum(one, two)), more))]
-
-    axis = dim % len(shape)
-    return _scanned(importer, [x], axis, shape[axis], combined)[0]
+    shape = shape_of(x)
+    return importer.emit(running_logsumexp(x, dim % len(shape))) if shape else x
 
 
 def _search(importer: Importer, node: fx.Node) -> relax.Expr:

@@ -1,0 +1,1 @@
+"""Kernels for the lines of a tensor along an axis: scans, sorts, and places in sorted rows."""

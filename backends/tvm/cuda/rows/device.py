@@ -1,0 +1,123 @@
+"""Programs whose kernels are functions of CUDA's own language, from this folder's templates.
+
+Scans and sorts of a block need shuffles, and memory that its threads share, at every step: what
+loops of tensor programs do not say. A kernel here is one call of a function, with its types and
+sizes as parameters of a template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tvm import relax, te, tirx
+from tvm.backend.cuda.op import cuda_func_call
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from collage.backends.relax.launch import kernel
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+Shape = Sequence[int]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel of a program.
+
+    Attributes
+    ----------
+    blocks, threads : int
+        How many, and of each.
+    function : str
+        In the templates, with the parameters of its template.
+    operands : sequence of int
+        Numbers of the tensors whose addresses it gets: the program's operands, then its results.
+    sizes : sequence of int
+        Given behind them; the number of the block comes last of all.
+    shared_bytes : int
+        Of memory for a block, whose address comes first; none if 0.
+    """
+
+    blocks: int
+    threads: int
+    function: str
+    operands: Sequence[int]
+    sizes: Sequence[int]
+    shared_bytes: int = 0
+
+
+def call_kernels(
+    builder: relax.BlockBuilder,
+    name: str,
+    operands: Sequence[relax.Expr],
+    results: Sequence[tuple[Shape, str]],
+    launches: Callable[[], Sequence[Launch]],
+) -> relax.Expr:
+    """A call of a program of such kernels, one after the other.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Takes the program.
+    name : str
+        Of the program.
+    operands : sequence of relax.Expr
+        Tensors of known shapes.
+    results : sequence of (sequence of int, str)
+        Shapes and dtypes; those that kernels leave for each other are among them.
+    launches : callable
+        The kernels.
+
+    Returns
+    -------
+    relax.Expr
+        A tensor, or a tuple of several.
+    """
+
+    def body(ins: Sequence[Any], outs: Sequence[Any]) -> tirx.Stmt:
+        addresses = [T.buffer_proxy(each) for each in (*ins, *outs)]
+        with IRBuilder() as ib:
+            with T.seq_scope():
+                for launch in launches():
+                    _write(launch, addresses)
+            return ib.get()
+
+    def program(*tensors: te.Tensor) -> Any:
+        return te.extern(
+            [tuple(shape) for shape, _ in results],
+            list(tensors),
+            body,
+            name=name,
+            dtype=[kind for _, kind in results],
+            in_buffers=[
+                tirx.decl_buffer(x.shape, x.dtype, f"data{i}", layout=None)
+                for i, x in enumerate(tensors)
+            ],
+            out_buffers=[
+                tirx.decl_buffer(tuple(shape), kind, f"made{i}", layout=None)
+                for i, (shape, kind) in enumerate(results)
+            ],
+        )
+
+    return builder.call_te(program, *operands, primfunc_name_hint=name)
+
+
+def _write(launch: Launch, tensors: Sequence[Any]) -> None:
+    with kernel(launch.blocks, launch.threads) as (block, _):
+        given: list[Any] = []
+        if launch.shared_bytes:
+            memory = T.decl_buffer((launch.shared_bytes,), "uint8", scope="shared.dyn")
+            given.append(tirx.address_of(T.buffer_proxy(memory)[0]))
+        given += [tirx.address_of(tensors[number][0]) for number in launch.operands]
+        given += [tirx.const(size, "int64") for size in launch.sizes]
+        source = "".join((TEMPLATES / f"{each}.h").read_text("utf-8") for each in _TEMPLATES)
+        call = cuda_func_call(launch.function, *given, block, source_code=source)
+        T.evaluate(call)
+
+
+_TEMPLATES = ("numbers", "scan", "search", "keys", "sort")
+"""One text for all kernels of a module: TVM writes it once."""

@@ -1,0 +1,178 @@
+"""Sorts of longer lines on a GPU: a block sorts a line by merging, in the memory of its threads.
+
+Of a line that is too long for one block, blocks keep the first of a chunk each where few are
+wanted; another one sorts what they have kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from tvm import relax
+
+from collage.backends.relax.static_shape import tensor_shape
+from collage.backends.tvm.cuda.rows.device import Launch, call_kernels
+from collage.backends.tvm.cuda.rows.lines import WARP, Lines
+
+_ENTRY_BYTES = {
+    **dict.fromkeys(["float16", "bfloat16"], 4),
+    **dict.fromkeys(["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float32"], 8),
+    **dict.fromkeys(["int64", "float64"], 16),
+}
+"""Of an element's key with its place in the line."""
+
+_ITEMS = (5, 9, 13, 17)
+"""Entries of a thread, of which memory's banks have one each where their number is odd."""
+
+_THREADS = 1024
+_SHARED_BYTES = 200 << 10
+_CHUNKS = (2048, 4096, 8192)
+_MOST_KEPT = 5120
+
+
+@dataclass(frozen=True)
+class BlockSort:
+    """How a block sorts some entries.
+
+    Attributes
+    ----------
+    items : int
+        Of a thread.
+    threads : int
+        Of a block.
+    shared_bytes : int
+        For all of them.
+    """
+
+    items: int
+    threads: int
+    shared_bytes: int
+
+    @classmethod
+    def of(cls, count: int, kind: str) -> Self | None:
+        """None where a block has no room for them, or such numbers have no keys.
+
+        Parameters
+        ----------
+        count : int
+            Of the entries.
+        kind : str
+            The elements' dtype.
+
+        Returns
+        -------
+        BlockSort or None
+            With the fewest items that do.
+        """
+        size = _ENTRY_BYTES.get(kind, 0)
+        # Places of 16 bits stand beside keys of as many.
+        if not size or (size == 4 and count >= 1 << 16):
+            return None
+        for items in _ITEMS if size < 16 else _ITEMS[:2]:
+            threads = math.ceil(count / (items * WARP)) * WARP
+            needed = threads * items * size
+            if threads <= _THREADS and needed <= _SHARED_BYTES:
+                return cls(items, threads, needed)
+        return None
+
+
+def sorted_lines(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> relax.Expr | None:
+    """A sort of lines, or the first of it.
+
+    Parameters
+    ----------
+    builder, call
+        What takes the program, and a ``relax.sort``, ``relax.argsort`` or ``relax.topk``.
+    x : relax.Expr
+        The operand.
+
+    Returns
+    -------
+    relax.Expr or None
+        None where lines are too long, and where there is nothing to sort.
+    """
+    attrs, shape, kind = call.attrs, tensor_shape(call.args[0]), str(call.args[0].ty.dtype)
+    if not shape or not math.prod(shape) or kind not in _ENTRY_BYTES:
+        return None
+    lines = Lines.along(shape, int(attrs.axis) % len(shape))
+    chosen = str(call.op.name) == "relax.topk"
+    taken = min(int(attrs.k), lines.length) if chosen and int(attrs.k) > 0 else lines.length
+    descending = bool(attrs.largest) if chosen else bool(attrs.descending)
+    wanted = {"relax.sort": "values", "relax.argsort": "indices"}.get(str(call.op.name))
+    wanted = wanted or str(attrs.ret_type)
+    types = list(call.ty.fields) if isinstance(call.ty, relax.TupleType) else [call.ty]
+    results = [(tensor_shape(each) or (), str(each.dtype)) for each in types]
+    flags = _flags(wanted in ("values", "both"), wanted in ("indices", "both"))
+    one = BlockSort.of(lines.length, kind)
+    if one is not None:
+        launch = Launch(
+            lines.count,
+            one.threads,
+            f"collage::sort_line<{one.items}, {_flags(descending)}, {flags}>",
+            (0, 1, len(results)),
+            (lines.length, lines.step, taken),
+            one.shared_bytes,
+        )
+        return call_kernels(builder, "sorted", [x], results, lambda: [launch])
+    return _chosen(builder, x, _Choice(lines, taken, descending, flags, kind), results)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    lines: Lines
+    taken: int
+    descending: bool
+    flags: str
+    kind: str
+
+
+def _chosen(
+    builder: relax.BlockBuilder,
+    x: relax.Expr,
+    choice: _Choice,
+    results: Sequence[tuple[Sequence[int], str]],
+) -> relax.Expr | None:
+    """The first few of long lines, by those of chunks."""
+    lines, taken = choice.lines, choice.taken
+    for chunk in _CHUNKS:
+        chunks = math.ceil(lines.length / chunk)
+        first = BlockSort.of(chunk, choice.kind)
+        last = BlockSort.of(chunks * taken, choice.kind)
+        if first is not None and last is not None and chunks * taken <= _MOST_KEPT:
+            break
+    else:
+        return None
+    # Places are of the whole line.
+    if lines.length >= 1 << (16 if _ENTRY_BYTES[choice.kind] == 4 else 31):
+        return None
+    words = lines.count * chunks * taken * _ENTRY_BYTES[choice.kind] // 4
+    given = [*results, ((words,), "int32")]
+    kept = len(given)
+    launches = [
+        Launch(
+            lines.count * chunks,
+            first.threads,
+            f"collage::sort_chunk<{first.items}, {_flags(choice.descending)}>",
+            (0, kept),
+            (lines.length, lines.step, taken, chunk, chunks),
+            first.shared_bytes,
+        ),
+        Launch(
+            lines.count,
+            last.threads,
+            f"collage::sort_kept<{last.items}, {choice.flags}>",
+            (0, kept, 1, len(results)),
+            (lines.length, lines.step, taken, chunks),
+            last.shared_bytes,
+        ),
+    ]
+    found = builder.emit(call_kernels(builder, "chosen", [x], given, lambda: launches))
+    parts = [relax.TupleGetItem(found, place) for place in range(len(results))]
+    return parts[0] if len(parts) == 1 else relax.Tuple(parts)
+
+
+def _flags(*flags: bool) -> str:
+    return ", ".join(str(flag).lower() for flag in flags)
