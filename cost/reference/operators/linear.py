@@ -1,8 +1,9 @@
 """Convolutions and matrix products, for any number of spatial axes.
 
-Channels first, a convolution is one matrix product per kernel position, summed: the memory of one
-shifted input instead of a whole im2col matrix, and all of the work in BLAS. Channels last, it is
-one product with the im2col matrix, whose rows are contiguous pieces of the input there.
+Channels first, a convolution is a matrix product with pieces of the im2col matrix that stay in a
+cache: one product per kernel position, summed, goes through memory six times for each, and has few
+channels to multiply. Channels last, it is one product with the im2col matrix, whose rows are
+contiguous pieces of the input there.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ _WIDTH = 64
 
 _COLUMNS = 1 << 24
 """Elements of an im2col matrix that is made at once."""
+
+_PIECE = 1 << 19
+"""Of one whose pieces are to stay in a cache."""
 
 
 def to_layout(array: Array, source: str, wanted: str) -> Array:
@@ -125,15 +129,40 @@ def _convolution(call: relax.Call, args: list[Value]) -> Value:
     sizes = [sizes_by_axis[axis] for axis in space]
     batch, channels, filters = x.shape[0], x.shape[1], w.shape[0]
     points = int(np.prod(sizes))
-    depthwise = groups == channels == filters
-    out = np.zeros((batch, groups, filters // groups, points), dtype=x.dtype)
-    w = w.reshape(groups, filters // groups, channels // groups, *w.shape[2:])
-    for position in itertools.product(*(range(k) for k in w.shape[3:])):
-        taps = x[_at(_tap_index(position, sizes, strides, dilation))]
-        taps = taps.reshape(batch, groups, channels // groups, points)
-        weight = w[_at(position)]
-        out += weight * taps if depthwise else weight @ taps
+    if groups == channels == filters:
+        out = np.zeros((batch, channels, points), dtype=x.dtype)
+        for position in itertools.product(*(range(k) for k in w.shape[2:])):
+            taps = x[_at(_tap_index(position, sizes, strides, dilation))]
+            out += w[_at(position)] * taps.reshape(batch, channels, points)
+    else:
+        out = _by_pieces(x, w, sizes, strides, dilation, groups)
     return to_layout(out.reshape(batch, filters, *sizes), f"NC{space}", out_layout)
+
+
+def _by_pieces(
+    x: Array,
+    w: Array,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Array:
+    """The results of a convolution, channels first, some along the first spatial axis at a time."""
+    batch, channels, filters = x.shape[0], x.shape[1], w.shape[0]
+    positions = list(itertools.product(*(range(k) for k in w.shape[2:])))
+    row = int(np.prod(sizes[1:]))
+    weights = w.reshape(groups, filters // groups, -1)
+    out = np.empty((batch, groups, filters // groups, sizes[0] * row), dtype=x.dtype)
+    step = max(1, _PIECE // max(1, batch * channels * len(positions) * row))
+    for begin in range(0, sizes[0], step):
+        some = (min(step, sizes[0] - begin), *sizes[1:])
+        columns = np.empty((batch, channels, len(positions), *some), dtype=x.dtype)
+        rows = x[:, :, begin * strides[0] :]
+        for number, position in enumerate(positions):
+            columns[:, :, number] = rows[_at(_tap_index(position, some, strides, dilation))]
+        here = slice(begin * row, (begin + some[0]) * row)
+        out[..., here] = weights @ columns.reshape(batch, groups, weights.shape[2], some[0] * row)
+    return out
 
 
 def _convolution_channels_last(call: relax.Call, args: list[Value]) -> Array:
