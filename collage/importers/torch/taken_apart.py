@@ -10,6 +10,7 @@ from torch._decomp import decomposition_table
 from torch.export.graph_signature import OutputKind, TensorArgument
 
 from collage.importers.torch.exporting.layer_shapes import shapes_of_layers, whole_distances
+from collage.importers.torch.exporting.weight_notes import notes_of_weights
 from collage.importers.torch.operators import decompositions
 from collage.importers.torch.operators.complex.converters import has_complex
 from collage.importers.torch.operators.complex.functions import complex_functions, of_complex
@@ -92,7 +93,12 @@ def taken_apart(
             table[target] = of_complex(function, table.get(target))
     kinds = _kinds_of_outputs(program)
     for _ in range(_ROUNDS):
-        with warnings.catch_warnings(), as_if_dense(program), shapes_of_layers():
+        with (
+            warnings.catch_warnings(),
+            as_if_dense(program),
+            shapes_of_layers(),
+            notes_of_weights(),
+        ):
             # PyTorch 2.13 warns of itself as it copies a program.
             warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
             program = program.run_decompositions(table)

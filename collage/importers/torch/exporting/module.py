@@ -273,11 +273,12 @@ def _exported(
     import torch
 
     from collage.importers.torch.exporting.layer_shapes import shapes_of_layers
+    from collage.importers.torch.exporting.weight_notes import notes_of_weights
 
     # What bodies of control flow were traced with before must not open their dimensions.
     fixed = torch._dynamo.config.patch(automatic_dynamic_shapes=False)
     watching = watched(module, args, kwargs, strict=strict)
-    changes = (as_run_at_once(), shapes_of_layers())
+    changes = (as_run_at_once(), shapes_of_layers(), notes_of_weights())
     with ExitStack() as stack:
         for each in (_evaluating(module), torch.no_grad(), _quietly(), fixed, *changes):
             stack.enter_context(each)
