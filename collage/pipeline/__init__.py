@@ -10,16 +10,28 @@ gives typed values and can be run alone; ``optimize`` is their sequence. ``studi
 questions of the same stages.
 """
 
-from collage.pipeline.candidates import find_candidates
-from collage.pipeline.costing import Costing, EstimatedCosting, MeasuredCosting, choose_costing
-from collage.pipeline.covers import Covers, find_covers, seeds_of
-from collage.pipeline.evaluated import Evaluated, by_promise, evaluate_contenders, evaluate_in_time
-from collage.pipeline.imported import Imported, import_model
-from collage.pipeline.improving.refined import refine_winner
-from collage.pipeline.limits import AnswerInHand, Budget
-from collage.pipeline.prepared import prepare_module
-from collage.pipeline.results.result import Result
-from collage.pipeline.session import Session, open_session
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from collage._on_demand import on_demand
+
+if TYPE_CHECKING:
+    from collage.pipeline.candidates import find_candidates
+    from collage.pipeline.costing import Costing, EstimatedCosting, MeasuredCosting, choose_costing
+    from collage.pipeline.covers import Covers, find_covers, seeds_of
+    from collage.pipeline.evaluated import (
+        Evaluated,
+        by_promise,
+        evaluate_contenders,
+        evaluate_in_time,
+    )
+    from collage.pipeline.imported import Imported, import_model
+    from collage.pipeline.improving.refined import refine_winner
+    from collage.pipeline.limits import AnswerInHand, Budget
+    from collage.pipeline.prepared import prepare_module
+    from collage.pipeline.results.result import Result
+    from collage.pipeline.session import Session, open_session
 
 __all__ = [
     "AnswerInHand",
@@ -44,3 +56,43 @@ __all__ = [
     "refine_winner",
     "seeds_of",
 ]
+
+# On demand: to import all stages takes seconds, which belong to a call's budget.
+__getattr__, __dir__ = on_demand(
+    __name__,
+    {
+        "candidates": ("find_candidates",),
+        "costing": (
+            "Costing",
+            "EstimatedCosting",
+            "MeasuredCosting",
+            "choose_costing",
+        ),
+        "covers": (
+            "Covers",
+            "find_covers",
+            "seeds_of",
+        ),
+        "evaluated": (
+            "Evaluated",
+            "by_promise",
+            "evaluate_contenders",
+            "evaluate_in_time",
+        ),
+        "imported": (
+            "Imported",
+            "import_model",
+        ),
+        "improving.refined": ("refine_winner",),
+        "limits": (
+            "AnswerInHand",
+            "Budget",
+        ),
+        "prepared": ("prepare_module",),
+        "results.result": ("Result",),
+        "session": (
+            "Session",
+            "open_session",
+        ),
+    },
+)

@@ -1,46 +1,30 @@
-"""``collage.optimize``: the whole way from a model to the fastest library, stage by stage."""
+"""``collage.optimize``: the whole way from a model to the fastest library, stage by stage.
+
+The stages are imported when it is called: that takes seconds, TVM among them, which a budget is
+for, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from collage.backends.contract import TargetSet
-from collage.backends.contract.errors import ShapeError, UserError
-from collage.backends.toolchain.children.fork_server import fork_servers
-from collage.backends.toolchain.children.freed_memory import return_freed_memory
-from collage.cost.base import CostModel
-from collage.cost.device import available_cores, policy_of
-from collage.cost.engines import LOCAL, WorkersLike, engine_of
-from collage.cost.progress import ProgressCallback
-from collage.cost.reference import OwnMetric
-from collage.end_to_end import check_strategy, taking_part
-from collage.importers import ExampleInputs
-from collage.importers.functions import MAIN
-from collage.importers.torch import export_module
-from collage.pipeline.computable import require_codegen_targets
-from collage.pipeline.costing import choose_costing
-from collage.pipeline.expected_buckets import expected_buckets
-from collage.pipeline.imported import import_functions
-from collage.pipeline.inputs.arguments import require_well_formed
-from collage.pipeline.inputs.samples import Inputs
-from collage.pipeline.layouts import chooses_layouts
-from collage.pipeline.limits import Budget, answering, few_own_threads
-from collage.pipeline.one_function import Search
-from collage.pipeline.precision.calibration import AUTO, check_method
-from collage.pipeline.precision.targets import checked_error, checked_metric, in_precisions
-from collage.pipeline.prefetch import Prefetch
-from collage.pipeline.restrict import Wishes
-from collage.pipeline.results.result import Result
-from collage.pipeline.session import open_session
-from collage.pipeline.several import best_of_all
-from collage.pipeline.shapes.bucketed import Bucketed, import_buckets
-from collage.pipeline.shapes.buckets import Buckets, Given, buckets_of
-from collage.targets import TargetLike, resolve_targets
+if TYPE_CHECKING:
+    from collage.cost.base import CostModel
+    from collage.cost.engines import WorkersLike
+    from collage.cost.progress import ProgressCallback
+    from collage.cost.reference import OwnMetric
+    from collage.importers import ExampleInputs
+    from collage.pipeline.inputs.samples import Inputs
+    from collage.pipeline.restrict import Wishes
+    from collage.pipeline.results.result import Result
+    from collage.pipeline.shapes.buckets import Given
+    from collage.targets import TargetLike
 
 
 def optimize(
@@ -60,7 +44,7 @@ def optimize(
     memory_limit_bytes: int | None = None,
     max_error: float | None = None,
     precision: Sequence[str] | None = None,
-    calibration: str = AUTO,
+    calibration: str = "auto",
     metric: str | OwnMetric | None = None,
     refine_trials: int = 0,
     refine_storage: str | None = None,
@@ -73,7 +57,7 @@ def optimize(
     dynamic_shapes: Any = None,
     seed: int = 0,
     cost_model: CostModel | None = None,
-    workers: WorkersLike = LOCAL,
+    workers: WorkersLike = "local",
     progress: ProgressCallback | None = None,
 ) -> Result:
     """Find the fastest partitioning of a model by measurement, and compile it.
@@ -213,6 +197,28 @@ def optimize(
     >>> again.module.script() == result.module.script()
     True
     """
+    began = time.monotonic()
+    from collage.backends.contract.errors import UserError
+    from collage.backends.toolchain.children.fork_server import fork_servers
+    from collage.backends.toolchain.children.freed_memory import return_freed_memory
+    from collage.cost.device import available_cores, policy_of
+    from collage.cost.engines import LOCAL, engine_of
+    from collage.end_to_end import check_strategy, taking_part
+    from collage.importers.functions import MAIN
+    from collage.pipeline.computable import require_codegen_targets
+    from collage.pipeline.costing import choose_costing
+    from collage.pipeline.importing import import_bucketed, import_for
+    from collage.pipeline.inputs.arguments import require_well_formed
+    from collage.pipeline.layouts import chooses_layouts
+    from collage.pipeline.limits import Budget, answering, few_own_threads
+    from collage.pipeline.one_function import Search
+    from collage.pipeline.precision.calibration import check_method
+    from collage.pipeline.precision.targets import checked_error, checked_metric, in_precisions
+    from collage.pipeline.prefetch import Prefetch
+    from collage.pipeline.session import open_session
+    from collage.pipeline.several import best_of_all
+    from collage.targets import resolve_targets
+
     require_well_formed(shapes, pin, ban, memory_limit_bytes, time_budget_sec, num_threads)
     if covers < 1:
         raise UserError(f"covers is {covers}, and has to be 1 or more", value=covers)
@@ -221,7 +227,7 @@ def optimize(
     own_metric = checked_metric(metric, max_error)
     if max_error is not None:
         targets = in_precisions(resolve_targets(targets), precision)
-    budget = Budget(time_budget_sec)
+    budget = Budget(time_budget_sec, began=began)
     engine = None if workers == LOCAL else engine_of(workers)
     with answering(budget), few_own_threads(available_cores()), ExitStack() as stack:
         # Builders, timers and the contest follow each other, and each would import TVM.
@@ -262,7 +268,7 @@ def optimize(
             log_is_of_use=len(session.database) > 0,
         )
         importing = partial(
-            _imported,
+            import_for,
             *(model, targets),
             allow_code=allow_code,
             example_inputs=example_inputs,
@@ -270,7 +276,7 @@ def optimize(
             check_sec=budget.trace_check_sec,
             progress=progress,
         )
-        functions = _bucketed(shapes or {}, most_buckets, importing, search, budget)
+        functions = import_bucketed(shapes or {}, most_buckets, importing, search, budget)
         return_freed_memory()
         variants = [variant for function in functions for variant in function.variants]
         for variant in variants:
@@ -279,67 +285,3 @@ def optimize(
         if [variant.function for variant in variants] == [MAIN]:
             return search.best_of(variants[0], budget, inputs)
         return best_of_all(search, functions, budget, inputs)
-
-
-def _bucketed(
-    shapes: Given,
-    most: int,
-    importing: Callable[[Buckets], list[Bucketed]],
-    search: Search,
-    budget: Budget,
-) -> list[Bucketed]:
-    """The model's functions, for the buckets that were asked for or are expected to do best."""
-    if most < 2:
-        raise ShapeError(f"most_buckets is {most}, and has to be 2 or more", value=most)
-    buckets = buckets_of(shapes)
-    if not buckets.shares:
-        return importing(buckets)
-    buckets, remark = expected_buckets(buckets, most, importing, search, budget)
-    return [
-        replace(found, remark="; ".join(filter(None, [remark, found.remark])))
-        for found in importing(buckets)
-    ]
-
-
-def _imported(
-    model: Any,
-    targets: TargetSet,
-    buckets: Buckets,
-    *,
-    allow_code: bool,
-    example_inputs: ExampleInputs,
-    dynamic_shapes: Any,
-    check_sec: float | None,
-    progress: ProgressCallback,
-) -> list[Bucketed]:
-    """The model's functions, for every bucket of shapes."""
-    if dynamic_shapes is not None:
-        # Exported once, whatever the shapes.
-        model, example_inputs = (
-            export_module(model, example_inputs, dynamic_shapes, check_sec),
-            None,
-        )
-    if len(buckets.buckets) > 1:
-        if example_inputs is not None:
-            raise ShapeError(
-                "a torch.nn.Module has the shapes of its example_inputs; for several, give "
-                "dynamic_shapes, its open dimensions",
-                value=list(buckets.buckets),
-            )
-        return import_buckets(
-            model, targets.device, buckets, allow_code=allow_code, progress=progress
-        )
-    (bucket,) = buckets.buckets
-    functions = import_functions(
-        *(model, targets.device),
-        shapes=bucket.shapes,
-        allow_code=allow_code,
-        example_inputs=example_inputs,
-        check_sec=check_sec,
-        progress=progress,
-    )
-    course = functions[0].course
-    if course is not None:
-        remark = "; ".join(course.remarks)
-        return [Bucketed(MAIN, tuple(functions), remark=remark, course=course)]
-    return [Bucketed(function.function, (function,)) for function in functions]
