@@ -148,8 +148,6 @@ class EndToEndComparison(ABC):
         candidates = contender.partitioning.candidates
         if candidates not in self._modules:
             module = lower(self._mod, self._graph, contender.partitioning)
-            if len(self._modules) >= _KEPT_MODULES:
-                self._modules.pop(next(iter(self._modules)))
             if len(self._modules) == _KEPT_MODULES:
                 del self._modules[next(iter(self._modules))]
             self._modules[candidates] = module, self._keys.key(module)

@@ -56,6 +56,8 @@ class MeasuredComparison(EndToEndComparison):
         A digest of samples that the user gave.
     compiling, timing : Deadline, optional
         After which nothing is compiled any longer, and nothing timed.
+    sharing : Deadline, optional
+        After which whoever is tried out no longer waits for others that measure on the device.
     max_error : float, optional
         Whoever is off by more than this share of an output's largest value computes a wrong result,
         though rounding explains it.
@@ -103,6 +105,7 @@ class MeasuredComparison(EndToEndComparison):
         data: str = "",
         compiling: Deadline = NEVER,
         timing: Deadline = NEVER,
+        sharing: Deadline = NEVER,
         max_error: float = math.inf,
         metric: str = "",
     ) -> None:
@@ -111,7 +114,7 @@ class MeasuredComparison(EndToEndComparison):
         self._model = model
         self._samples = samples
         self._data = data
-        self._compiling, self._timing = compiling, timing
+        self._compiling, self._timing, self._sharing = compiling, timing, sharing
         self._failures: dict[str, Cost] = {}
         self._tried: dict[str, Record] = {}
         self._calls: dict[str, tuple[CallTime, ...]] = {}
@@ -145,14 +148,14 @@ class MeasuredComparison(EndToEndComparison):
         variants = {variant.key: variant for variant in lowered}
         for key in variants:
             self._failures.pop(key, None)
-        self._compile(variants, deadline, enough)
+        self._compile(variants, deadline, enough, self._sharing)
         compiled = time.monotonic()
         found = [variant for key, variant in variants.items() if key in self._libraries]
         if found:
             rounds = 1 if len(found) == 1 else _TRIAL_ROUNDS
             question = replace(self._question(found), rounds=rounds, provisional=True)
             libraries = [self._libraries[variant.key].path for variant in found]
-            records = self._whole.measure(question, libraries, deadline)
+            records = self._whole.measure(question, libraries, deadline, self._sharing)
             for variant, record in zip(found, records, strict=True):
                 # Who ran before and had no turn now does run.
                 if record.cost.status is not CostStatus.UNKNOWN or variant.key not in self._tried:
@@ -252,6 +255,7 @@ class MeasuredComparison(EndToEndComparison):
         variants: Mapping[str, Lowered],
         deadline: Deadline,
         enough: Callable[[], float] = everybody,
+        sharing: Deadline = NEVER,
     ) -> bool:
         """Compile those not compiled yet, all at once; whether none of them failed."""
         missing = [
@@ -269,7 +273,7 @@ class MeasuredComparison(EndToEndComparison):
                 compiled.append(index)
 
         end = Deadline(lambda: -math.inf if len(compiled) >= enough() else deadline.end)
-        results = self._whole.compile(jobs, self._targets, end, done)
+        results = self._whole.compile(jobs, self._targets, end, done, sharing)
         failed = []
         for variant, result in zip(missing, results, strict=True):
             if result.library is None:

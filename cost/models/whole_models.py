@@ -126,12 +126,13 @@ class WholeModels:
         targets: Sequence[BackendTarget],
         deadline: Deadline = NEVER,
         done: ModelDone = nobody_waits,
+        sharing: Deadline = NEVER,
     ) -> list[ModelResult]:
         """Compile models for :meth:`measure`, several at a time.
 
         Parameters
         ----------
-        jobs, targets, deadline, done
+        jobs, targets, deadline, done, sharing
             As :meth:`ModelScheduler.compile` takes them.
 
         Returns
@@ -144,7 +145,7 @@ class WholeModels:
         MeasurementError
             When no worker process can be started.
         """
-        return self._measurer.models.compile(jobs, targets, deadline, done)
+        return self._measurer.models.compile(jobs, targets, deadline, done, sharing)
 
     def record_failures(self, question: EndToEndQuestion, costs: Sequence[Cost]) -> None:
         """Record models that cannot be timed; what is unknown is not kept.
@@ -162,7 +163,11 @@ class WholeModels:
         self._measurer.models.record(question, self._keys_of(question, _ALONE), results)
 
     def measure(
-        self, question: EndToEndQuestion, libraries: Sequence[Path], deadline: Deadline = NEVER
+        self,
+        question: EndToEndQuestion,
+        libraries: Sequence[Path],
+        deadline: Deadline = NEVER,
+        sharing: Deadline = NEVER,
     ) -> list[Record]:
         """Time models against each other, alternating between them, and record what came out.
 
@@ -172,13 +177,15 @@ class WholeModels:
             As :meth:`ModelTimer.measure` takes them.
         deadline : Deadline, optional
             The turns until then count; what had none is unknown, and not in the log.
+        sharing : Deadline, optional
+            As :meth:`ModelScheduler.measure` takes it.
 
         Returns
         -------
         list of Record
             In the order given; each with its cost and its largest error.
         """
-        results = self._measurer.models.measure(question, libraries, deadline)
+        results = self._measurer.models.measure(question, libraries, deadline, sharing)
         # What was cut short is no answer to whoever asks for all the rounds.
         cut_short = question.provisional or deadline.is_up
         keys = self._keys_of(question, _CUT_SHORT if cut_short else "")

@@ -142,9 +142,13 @@ class MeasuredCosting(Costing):
         assert self._model is not None, "not opened yet"
         form = fewest_digits(self._session.targets)
         given = None if inputs is None else given_arrays(imported.inputs, inputs, imported.ranges)
+        trying = self._budget.trying
 
         def samples() -> Sequence[Sample]:
-            found = samples_of(*(imported.mod, imported.inputs, given, seed, form, imported.ranges))
+            found = samples_of(
+                *(imported.mod, imported.inputs, given, seed, form, imported.ranges),
+                until=trying,
+            )
             in_bytes = computes_in_bytes(self._session.targets)
             if max_error is not None and (in_bytes or metric is not None):
                 found = found.judged_by(max_error, metric)
@@ -166,6 +170,7 @@ class MeasuredCosting(Costing):
             metric="" if metric is None else metric.name,
             compiling=self._budget.compiling,
             timing=self._budget.timing,
+            sharing=trying,
             max_error=math.inf if max_error is None else max_error,
         )
 

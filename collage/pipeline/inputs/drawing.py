@@ -18,6 +18,7 @@ import tvm
 from numpy.typing import NDArray
 
 from collage.backends.contract.errors import InputError, OutOfRangeError
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.reference import Sample, sample_of
 from collage.cost.reference.compare import CHAOS
 from collage.cost.reference.rounding import EPSILON
@@ -222,6 +223,7 @@ def drawn_sample(
     seed: int,
     float32_as: str,
     ranges: Sequence[Range] = (),
+    until: Deadline = NEVER,
 ) -> tuple[Sample, tuple[str, ...]]:
     """A sample on which the model computes something, and remarks on what it is.
 
@@ -237,6 +239,9 @@ def drawn_sample(
         As :func:`collage.cost.reference.sample_of` has it.
     ranges : sequence of Range, optional
         What each input should be like.
+    until : Deadline, optional
+        When no other draw is tried any longer, if not sooner; one that would not be evaluated by
+        then is not begun.
 
     Returns
     -------
@@ -250,16 +255,17 @@ def drawn_sample(
     InputError
         When indices are outside of what they select from, whatever is drawn.
     """
+    until = until.or_earlier(Deadline.after(_LIMIT_SEC))
     begin = time.monotonic()
 
     def tried(draw: Draw) -> Sample:
         return _on(mod, inputs, seed, draw, float32_as, ranges)
 
     chosen, best, reason = _first(tried)
-    first = best
+    first, each_sec = best, time.monotonic() - begin
     states = any(one.initial is not None for one in ranges)
     for draw in [*[Draw(begins=True)] * states, *_others(first, inputs)]:
-        if _is_steady(best) or time.monotonic() - begin > _LIMIT_SEC:
+        if _is_steady(best) or until.left_sec() < each_sec:
             break
         with suppress(OutOfRangeError):
             sample = tried(draw)

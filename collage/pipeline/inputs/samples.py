@@ -12,6 +12,7 @@ import tvm
 from numpy.typing import NDArray
 
 from collage.backends.contract.errors import InputError, OutOfRangeError, last_line
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.reference import Metric, Noise, Sample, sample_of
 from collage.cost.reference.compare import CHAOS, LARGEST_LIMIT
 from collage.pipeline.inputs.drawing import drawn_sample, problem_of
@@ -97,6 +98,7 @@ def samples_of(
     seed: int,
     float32_as: str = "float32",
     ranges: Sequence[Range] = (),
+    until: Deadline = NEVER,
 ) -> Samples:
     """The user's samples with what must come out, or a drawn one.
 
@@ -114,6 +116,8 @@ def samples_of(
         As :func:`collage.cost.reference.sample_of` has it.
     ranges : sequence of Range, optional
         What drawn inputs should be like.
+    until : Deadline, optional
+        When what was drawn has to do.
 
     Returns
     -------
@@ -137,7 +141,7 @@ def samples_of(
     (1, ())
     """
     if given is None:
-        sample, remarks = drawn_sample(mod, inputs, seed, float32_as, ranges)
+        sample, remarks = drawn_sample(mod, inputs, seed, float32_as, ranges, until)
         return Samples((sample,), remarks + _remarks(sample, "", mod, float32_as))
     try:
         samples = tuple(sample_of(mod, one, float32_as) for one in given)

@@ -48,7 +48,7 @@ contenders, unless not even one fits into it."""
 
 
 class Budget:
-    """The time of one call, from when this is made on.
+    """The time of one call, from its beginning on.
 
     Parameters
     ----------
@@ -56,6 +56,8 @@ class Budget:
         Without it there is no limit but an interrupt.
     parallel : int
         Whole models that are compiled at once.
+    began : float, optional
+        When the call did, if not now.
     clock : callable
         The monotonic clock.
 
@@ -87,6 +89,7 @@ class Budget:
         total_sec: float | None = None,
         *,
         parallel: int = 2,
+        began: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.total_sec = total_sec
@@ -94,7 +97,7 @@ class Budget:
         self.parallel = parallel
         self.operators = 0
         self._clock = clock
-        self._begin = clock()
+        self._begin = clock() if began is None else began
         self._total_sec = math.inf if total_sec is None else total_sec
         self._end = self._begin + self._total_sec
         self._interrupted_at = math.inf
@@ -110,6 +113,15 @@ class Budget:
             )
         )
         """How long the answer in hand may wait for the libraries that most promise it."""
+        self.trying = Deadline(
+            lambda: (
+                self._begin + _TRIAL_SHARE * (self._end - self._begin)
+                if not self.interrupted
+                else self._interrupted_at
+            )
+        )
+        """How long what is wanted of the first answer may be more than that it runs: a device that
+        nobody else has, inputs that tell the most."""
         self.measuring = Deadline(self._measuring_end)
         """When no candidate is measured any longer."""
         self.compiling = Deadline(lambda: self._contest_end() - self._timing_sec(1))
@@ -174,7 +186,7 @@ class Budget:
         now = self._clock()
         if self.interrupted or now > self.compiling.end:
             return 1
-        return 2 if now > self._begin + _TRIAL_SHARE * self._total_sec else math.inf
+        return 2 if now > self.trying.end else math.inf
 
     @property
     def hurries(self) -> bool:

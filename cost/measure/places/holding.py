@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
-from collage.cost.deadline import Deadline
+from collage.backends.contract.errors import OutOfTimeError
+from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.engine import Hold, Place
 from collage.cost.measure.recorder import Recorder
 from collage.cost.measure.replay import MeasureStats
@@ -48,15 +49,17 @@ class Holding:
         self._limit, self._stats, self._watch, self._recorder = limit, stats, watch, recorder
 
     @contextmanager
-    def place(self, place: Place, deadline: Deadline | None = None) -> Iterator[None]:
+    def place(
+        self, place: Place, deadline: Deadline | None = None, sharing: Deadline = NEVER
+    ) -> Iterator[None]:
         """A place's device, for as long as the context lasts.
 
         Parameters
         ----------
         place : Place
             Where.
-        deadline : Deadline, optional
-            How long to wait for it.
+        deadline, sharing : Deadline, optional
+            As :meth:`device` takes them.
 
         Yields
         ------
@@ -68,11 +71,13 @@ class Holding:
         OutOfTimeError
             When another process has it until then.
         """
-        with self.device(place.hold, deadline):
+        with self.device(place.hold, deadline, sharing):
             yield
 
     @contextmanager
-    def device(self, hold: Hold, deadline: Deadline | None = None) -> Iterator[None]:
+    def device(
+        self, hold: Hold, deadline: Deadline | None = None, sharing: Deadline = NEVER
+    ) -> Iterator[None]:
         """A device, for as long as the context lasts.
 
         Parameters
@@ -81,6 +86,9 @@ class Holding:
             Keeps others from it.
         deadline : Deadline, optional
             How long to wait for it.
+        sharing : Deadline, optional
+            When it is used all the same, beside whoever has it: times are disturbed then, but who
+            has little time wants an answer first.
 
         Yields
         ------
@@ -98,7 +106,13 @@ class Holding:
             self._recorder.report("wait", "another process is measuring on this device")
 
         asked = time.perf_counter()
-        with hold(waiting, lambda: limit.is_up):
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(hold(waiting, lambda: limit.is_up or sharing.is_up))
+            except OutOfTimeError:
+                if limit.is_up:
+                    raise
+                self._recorder.report("wait", "another process goes on measuring on this device")
             got = time.perf_counter()
             self._stats.seconds_waiting += got - asked
             self._watch.waited(got - asked)

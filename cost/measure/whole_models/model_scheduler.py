@@ -72,6 +72,7 @@ class ModelScheduler:
         targets: Sequence[BackendTarget],
         deadline: Deadline = NEVER,
         done: ModelDone = nobody_waits,
+        sharing: Deadline = NEVER,
     ) -> list[ModelResult]:
         """Compile whole models that are going to be timed; see :func:`compile_models`.
 
@@ -85,6 +86,8 @@ class ModelScheduler:
             Those that are not compiled then have an unknown result.
         done : callable, optional
             Given each result, by the index of its job, as soon as it is there.
+        sharing : Deadline, optional
+            When others' measuring on these cores is no longer waited for.
 
         Returns
         -------
@@ -108,7 +111,8 @@ class ModelScheduler:
                 # The compiler would run on the very cores that another search times on, or a
                 # worker on this machine: whole models are compiled here, whoever times them.
                 try:
-                    stack.enter_context(self._holding.device(partial(exclusive, kind), deadline))
+                    held = self._holding.device(partial(exclusive, kind), deadline, sharing)
+                    stack.enter_context(held)
                 except OutOfTimeError:
                     return [ModelResult.out_of_time() for _ in jobs]
             begin = time.perf_counter()
@@ -122,7 +126,11 @@ class ModelScheduler:
         return results
 
     def measure(
-        self, question: EndToEndQuestion, libraries: Sequence[Path], deadline: Deadline = NEVER
+        self,
+        question: EndToEndQuestion,
+        libraries: Sequence[Path],
+        deadline: Deadline = NEVER,
+        sharing: Deadline = NEVER,
     ) -> list[RunResult]:
         """The end-to-end time of each model, all timed against each other; nothing is recorded.
 
@@ -132,6 +140,8 @@ class ModelScheduler:
             As :meth:`ModelTimer.measure` takes them.
         deadline : Deadline, optional
             Those that had no turn by then have an unknown cost.
+        sharing : Deadline, optional
+            When others that time on this device are no longer waited for.
 
         Returns
         -------
@@ -144,7 +154,7 @@ class ModelScheduler:
         try:
             with (
                 timer.begun(question, deadline),
-                self._holding.place(first, deadline),
+                self._holding.place(first, deadline, sharing),
                 self._watch.measuring(),
             ):
                 begin = time.perf_counter()

@@ -14,6 +14,7 @@ import collage
 from collage.backends.contract.errors import InputError, ReplayMissError
 from collage.backends.devices import CPU
 from collage.cli.terminal.samples import read_sample
+from collage.cost.deadline import Deadline
 from collage.cost.reference import evaluate
 from collage.pipeline import import_model
 from collage.pipeline.inputs.drawing import Draw, draw_inputs, drawn_sample
@@ -215,3 +216,12 @@ def test_where_no_draw_selects_anything_inputs_are_asked_for() -> None:
     assert "traced with" in found.remarks[0]
     with pytest.raises(InputError, match=r"that are given .*gather_elements"):
         samples_of(mod, info, [[np.zeros((8, 3), np.float32)]], 0)
+
+
+def test_with_little_time_the_first_draw_has_to_do() -> None:
+    """Where rounding moves much, others were tried for 20 s, whatever the budget."""
+    mod = graph([(1, 8, 12, 12)], vanishing, dtype="float16")
+    info = [TensorInfo((1, 8, 12, 12), "float16", "x0")]
+    found = samples_of(mod, info, None, 0, until=Deadline.after(0))
+    assert np.array_equal(found.samples[0].inputs[0], draw_inputs(mod, info, 0)[0])
+    assert np.array_equal(found.samples[0].expected[0], evaluate(mod, draw_inputs(mod, info, 0))[0])
