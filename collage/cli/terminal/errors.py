@@ -1,6 +1,7 @@
 """How commands end: one line on standard error and an exit code, never a traceback by surprise.
 
-0 is success, 2 the user's mistake, 1 anything else that failed, 130 an interruption (128 + SIGINT).
+0 is success, 2 the user's mistake, 1 anything else that failed, 130 an interruption (128 + SIGINT),
+143 a termination (128 + SIGTERM).
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, NoReturn
 
 import typer
 
@@ -22,6 +26,7 @@ from collage.backends.contract.errors import CollageError, UserError
 EXIT_FAILURE = 1
 EXIT_USER = 2
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)
 
@@ -66,9 +71,10 @@ def run(app: typer.Typer, arguments: Sequence[str], *, began: float | None = Non
     began = time.monotonic() if began is None else began
     _have_streams()
     try:
-        code = typer.main.get_command(app).main(
-            args=list(arguments), prog_name="collage", standalone_mode=False, obj=began
-        )
+        with _tidy_at_sigterm():
+            code = typer.main.get_command(app).main(
+                args=list(arguments), prog_name="collage", standalone_mode=False, obj=began
+            )
         sys.stdout.flush()
     except Exception as error:  # noqa: BLE001 - the outermost border: every error ends here, as a line
         if "--debug" in arguments:
@@ -78,9 +84,35 @@ def run(app: typer.Typer, arguments: Sequence[str], *, began: float | None = Non
         return code
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
+    except _Terminated:
+        _print_line("terminated")
+        return EXIT_TERMINATED
     if code == EXIT_INTERRUPTED:
         _print_line("interrupted")
     return code if isinstance(code, int) else 0
+
+
+class _Terminated(SystemExit):
+    """SIGTERM came."""
+
+
+@contextmanager
+def _tidy_at_sigterm() -> Iterator[None]:
+    """While this lasts, SIGTERM ends the program as an error does: folders and processes go with
+    whoever made them. By default the system ends it at once, and its folders stay."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def terminate(*_: Any) -> NoReturn:
+        raise _Terminated(EXIT_TERMINATED)
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _have_streams() -> None:
