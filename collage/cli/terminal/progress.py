@@ -152,4 +152,10 @@ def progress_display() -> LiveProgress | PlainProgress:
     """
     if sys.stderr.isatty():
         return LiveProgress(Console(stderr=True))
-    return PlainProgress(lambda line: print(line, file=sys.stderr, flush=True))
+    return PlainProgress(_write_whole)
+
+
+def _write_whole(line: str) -> None:
+    """A line with its end in one piece: several threads tell of what they do."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

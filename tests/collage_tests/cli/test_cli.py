@@ -20,7 +20,7 @@ from collage.cli import app, main
 from collage.cli._run import read_inputs
 from collage.cli.terminal.errors import Interrupted, run
 from collage.cli.terminal.options import check_log, parse_shapes
-from collage.cli.terminal.progress import LiveProgress, PlainProgress
+from collage.cli.terminal.progress import LiveProgress, PlainProgress, progress_display
 from collage.cli.terminal.samples import read_sample
 from collage.cost.progress import ProgressEvent, Workforce
 
@@ -312,3 +312,18 @@ def test_a_terminal_has_one_line_for_all_workers() -> None:
     text = shown.file.getvalue()
     assert "3 of 4 workers busy, 11 to build, 5 to time" in text
     assert text.rpartition("compile")[2].count("workers busy") == 0
+
+
+def test_a_line_of_progress_is_written_with_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread's line came between a line and its end."""
+    written: list[str] = []
+
+    class Stream(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            return len(text)
+
+    monkeypatch.setattr(sys, "stderr", Stream())
+    with progress_display() as progress:
+        progress(ProgressEvent("answer", 1, 1, "single:tvm"))
+    assert written == ["[answer] 1/1 single:tvm\n"]
