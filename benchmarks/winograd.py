@@ -3,7 +3,7 @@
 Three convolutions in a row, each with a bias and a ReLU, as one region: with tiles and without, in
 turns, on one thread by the time of the process itself, which a neighbour hardly lengthens. Errors
 are those of one convolution beside the same in float64. Writes ``benchmarks/results/winograd.md``;
-with ``--family volumes`` those of volumes, ``winograd_volumes.md`` there.
+with ``--family`` those of others, which have tables of their own there.
 ``benchmarks/winograd_networks.py`` does the same to whole networks.
 """
 
@@ -54,8 +54,9 @@ class Shape:
 
     @property
     def picture(self) -> tuple[int, ...]:
-        planes = (self.planes,) if self.planes else ()
-        return (self.batch, self.channels, *planes, self.size, self.size)
+        axes = len(self.taps) or (3 if self.planes else 2)
+        extents = [self.planes, self.size, self.size] if self.planes else [self.size] * axes
+        return (self.batch, self.channels, *extents)
 
     @property
     def weights(self) -> tuple[int, ...]:
@@ -64,7 +65,7 @@ class Shape:
 
     def __call__(self, x: relax.Expr, weights: NDArray[np.float32]) -> relax.Expr:
         """The convolution, with as many results as pixels."""
-        convolved = {2: op.nn.conv2d, 3: op.nn.conv3d}[len(self.picture) - 2]
+        convolved = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}[len(self.picture) - 2]
         return convolved(
             x,
             relax.const(weights),
@@ -103,9 +104,27 @@ VOLUMES = (
 )
 """3-D ResNets' and C3D's, what R(2+1)D has between its planes, U-Nets'; groups and dilation."""
 
+LINES = (
+    *(Shape(n, size, taps=(3,)) for n, size in ((64, 1000), (128, 1024), (256, 512), (512, 256))),
+    *(Shape(128, 1024, dilation=4, taps=(3,)), Shape(64, 28, taps=(1, 3))),
+    *(Shape(384, 8, taps=(1, 3)), Shape(384, 8, taps=(3, 1))),
+    *(Shape(64, 56, planes=16, taps=(3, 1, 1)), Shape(256, 14, planes=4, taps=(3, 1, 1))),
+    *(Shape(256, 500, taps=(5,)), Shape(512, 200, taps=(5,)), Shape(128, 28, taps=(5, 1))),
+)
+"""Sequences' convolutions, Inception's, what R(2+1)D has between its planes; five taps."""
+
+FIVES = (
+    *(Shape(16, 28, taps=(5, 5)), Shape(32, 28, taps=(5, 5)), Shape(48, 35, taps=(5, 5))),
+    *(Shape(96, 27, taps=(5, 5)), Shape(256, 27, groups=2, taps=(5, 5))),
+    *(Shape(128, 28, taps=(5, 5)), Shape(256, 14, taps=(5, 5)), Shape(256, 7, taps=(5, 5))),
+)
+"""GoogLeNet's, Inception's and AlexNet's."""
+
 FAMILIES = {
     "pictures": (PICTURES, RESULTS / "winograd.md", "Convolutions in Winograd's tiles"),
     "volumes": (VOLUMES, RESULTS / "winograd_volumes.md", "Volumes in Winograd's tiles"),
+    "lines": (LINES, RESULTS / "winograd_lines.md", "Taps along one axis in Winograd's tiles"),
+    "fives": (FIVES, RESULTS / "winograd_fives.md", "Five by five taps in Winograd's tiles"),
 }
 
 
@@ -167,9 +186,12 @@ def _weights(shape: Shape, rng: np.random.Generator) -> NDArray[np.float32]:
 
 
 def compiled(mod: tvm.IRModule, targets: TargetSet, folder: Path) -> tvm.runtime.PackedFunc:
-    """A module's ``main``, with oneDNN wherever it can, on one thread."""
+    """A module's ``main``, with oneDNN wherever it can, on one thread.
+
+    ``folder`` is one of a row's; what rows have in common is kept beside those.
+    """
     dataflow = DataflowGraph.from_function(mod["main"])
-    context = BuildContext(folder.parent / "cache", folder / "work", 1)
+    context = BuildContext(folder.parents[1] / "cache", folder / "work", 1)
     lowered = lower(mod, dataflow, greedy(dataflow, targets))
     library = compile_module(lowered, list(targets), folder / "model.so", context)
     stage_libraries(library, copy=False)
@@ -227,10 +249,10 @@ def main(
     """Measure every shape and write the table."""
     shapes, output, title = FAMILIES[family]
     rows = []
-    for shape in shapes:
-        with tempfile.TemporaryDirectory() as folder:
-            rows.append(measure(shape, Path(folder)))
-        typer.echo(rows[-1].cells())
+    with tempfile.TemporaryDirectory() as folder:
+        for i, shape in enumerate(shapes):
+            rows.append(measure(shape, Path(folder) / f"row{i}"))
+            typer.echo(rows[-1].cells())
     mean = float(np.exp(np.mean([np.log(row.ratio) for row in rows])))
     here = machine()
     lines = [
@@ -243,8 +265,7 @@ def main(
         f"- Machine: {here['cpu']}, one of its cores, load average {here['load_average_before']}",
         f"- Commit {commit()}, {now()}",
         "",
-        f"| {family[:-1]} | oneDNN's, us | tiles, us | ratio | quartiles | error of tiles "
-        "| of oneDNN's |",
+        "| read | oneDNN's, us | tiles, us | ratio | quartiles | error of tiles | of oneDNN's |",
         "| --- | ---: | ---: | ---: | :---: | ---: | ---: |",
         *(row.cells() for row in rows),
         "",

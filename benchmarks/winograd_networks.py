@@ -138,10 +138,11 @@ def main(
     """Measure a family's networks and write the table."""
     networks = FAMILIES[family]
     here, rows = machine(), []
-    for name in networks.names():
-        with tempfile.TemporaryDirectory() as folder:
-            rows.append(networks.row(name, Path(folder)))
-        typer.echo(rows[-1])
+    with tempfile.TemporaryDirectory() as folder:
+        for name in networks.names():
+            (Path(folder) / name).mkdir()
+            rows.append(networks.row(name, Path(folder) / name))
+            typer.echo(rows[-1])
     peers = ["without", "onnxruntime", *networks.peers]
     columns = ["network", "tiles, ms", *(f"{peer}, ms" for peer in peers)]
     columns += [*(f"over {peer}" for peer in peers), "difference", "without"]

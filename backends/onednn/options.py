@@ -34,8 +34,8 @@ class OnednnOptions:
         sums, and all that stands between them, keep all digits. With ``int8`` a search rounds
         operands to 256 steps, as it knows them from samples; all else is float32.
     winograd : bool
-        Whether convolutions with three by three taps, of pictures or of volumes' planes, may be
-        done in Winograd's tiles where that is estimated to be faster. What is infinite or no
+        Whether convolutions with three or five taps along an axis or two may be done in
+        Winograd's tiles where that is estimated to be faster. What is infinite or no
         number then spreads to all results of its tile, of up to four by four pixels.
 
     Raises

@@ -109,6 +109,7 @@ class Region {
   // operators/winograd.h
   winograd::Following following(const Op& op, int* sum_at) const;
   bool in_tiles(const Op& op, winograd::Shape* shape) const;
+  bool between_planes(const Op& op) const;
   bool conv_in_tiles(const Op& op, size_t at, const desc& from, const desc& to);
   template <class K>
   void convolve_in_tiles(const Op& op, size_t at, const winograd::Shape& shape, const desc& from,

@@ -48,7 +48,7 @@ def convolution(
     depth, taps = picture[1] // int(attributes.get("groups", 1)), taps or (3,) * axes
     scale = (depth * np.prod(taps)) ** -0.5
     weights = constant(filters, depth, *taps, scale=scale, rng=rng)
-    convolved = {2: op.nn.conv2d, 3: op.nn.conv3d}[axes]
+    convolved = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}[axes]
 
     def body(emit: Emit, x: relax.Expr) -> relax.Expr:
         y = convolved(x, weights, padding=padding or (1,) * axes, **attributes)
@@ -128,11 +128,33 @@ VOLUMES = {
 """The same along rows and columns of volumes."""
 GRAPHS |= VOLUMES
 
+AXES = {
+    "row": convolution((1, 128, 9, 23), 96, taps=(1, 3), padding=(0, 1)),
+    "column": convolution((2, 128, 17, 5), 128, taps=(3, 1), padding=(1, 0)),
+    "line": convolution((2, 128, 131), 160, taps=(3,), padding=(1,)),
+    "line_dilated": convolution((1, 128, 67), 128, taps=(3,), padding=(4,), dilation=4),
+    "line_residual": convolution((1, 128, 66), 128, residual),
+    "line_of_five": convolution((1, 256, 61), 192, taps=(5,), padding=(2,)),
+    "row_of_five": convolution((1, 192, 3, 19), 256, taps=(1, 5), padding=(0, 2)),
+    "column_of_five": convolution((1, 256, 19, 3), 192, taps=(5, 1), padding=(2, 0)),
+    "between_planes": convolution((2, 144, 7, 6, 5), 128, taps=(3, 1, 1), padding=(1, 0, 0)),
+    "planes_of_rows": convolution((1, 128, 4, 3, 18), 128, taps=(3, 1, 3), padding=(1, 0, 1)),
+    "five": convolution((1, 64, 17, 15), 80, taps=(5, 5), padding=(2, 2)),
+    "five_grouped": convolution((2, 64, 13, 12), 128, taps=(5, 5), padding=(2, 2), groups=2),
+    "five_dilated": convolution((1, 48, 23, 19), 64, taps=(5, 5), padding=(3, 1), dilation=2),
+    "five_volumes": convolution((1, 48, 4, 12, 12), 48, taps=(2, 5, 5), padding=(0, 2, 2)),
+}
+"""Taps along one axis, and five of them."""
+GRAPHS |= AXES
+
 OTHERS = {
     "few_channels": convolution((1, 3, 32, 32), 64),
     "odd_channels": convolution((1, 36, 16, 16), 36),
     "depthwise": convolution((1, 64, 16, 16), 64, groups=64),
     "few_channels_of_volumes": convolution((1, 3, 4, 16, 16), 64),
+    "few_channels_of_lines": convolution((1, 16, 64), 16),
+    "seven": convolution((1, 64, 16, 16), 64, taps=(7, 7), padding=(3, 3)),
+    "planes_cropped": convolution((1, 144, 7, 6, 5), 128, taps=(3, 1, 1), padding=(1, 1, 0)),
 }
 """None of these is done in tiles."""
 
@@ -148,7 +170,9 @@ def test_they_agree_with_the_reference(compiled: Regions, name: str) -> None:
     compiled.require_reference(name)
 
 
-@pytest.mark.parametrize("name", ["odd", "small", "wide", "grouped", "volume", "volume_batch"])
+@pytest.mark.parametrize(
+    "name", ["odd", "small", "wide", "grouped", "volume", "volume_batch", "line", "five"]
+)
 def test_they_are_as_exact_as_sums_of_products(compiled: Regions, name: str) -> None:
     rng = np.random.default_rng(SEED + 3)
     mod = GRAPHS[name]
@@ -156,7 +180,8 @@ def test_they_are_as_exact_as_sums_of_products(compiled: Regions, name: str) -> 
     (call,) = (b.value for b in mod["main"].body.blocks[0].bindings[:1])
     weights, groups = call.args[1].value.numpy().astype(np.float64), int(call.attrs.groups)
     axes = tuple(range(2, x.ndim))
-    padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), *((1, 1) for _ in axes)])
+    padding = [(0, 0), (0, 0), *((taps // 2, taps // 2) for taps in weights.shape[2:])]
+    padded = np.pad(x.astype(np.float64), padding)
     windows = np.lib.stride_tricks.sliding_window_view(padded, weights.shape[2:], axes)
     parts = zip(np.split(windows, groups, 1), np.split(weights, groups), strict=True)
     axis, tap = "dhw"[-len(axes) :], "ijk"[: len(axes)]
@@ -197,5 +222,5 @@ def test_the_library_computes_only_what_is_not_done_in_tiles(
         for name, x in given.items():
             (wanted,) = evaluate(graphs[name], [x])
             assert largest_error(found[name], wanted) < DEFAULT_RTOL, name
-        executed = re.findall(r"exec,cpu,convolution,.*kh3", told)
+        executed = re.findall(r"exec,cpu,convolution,.*k[dhw][357]", told)
         assert len(executed) == expected, executed

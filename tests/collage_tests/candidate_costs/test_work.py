@@ -28,7 +28,11 @@ def convolution(extents: tuple[int, ...], taps: tuple[int, ...], **given: object
     [
         ((16, 16), (3, 3), {"padding": 1}, 1 / 4),
         ((16, 16), (3, 3), {}, 1 / 4),
-        ((16, 16), (5, 5), {}, 1),
+        ((16, 16), (5, 5), {}, 36 / 100),
+        ((16, 16), (7, 7), {}, 1),
+        ((16, 16), (1, 3), {"padding": (0, 1)}, 1 / 2),
+        ((16,), (3,), {"dilation": 2}, 1 / 2),
+        ((4, 16, 16), (3, 1, 1), {"padding": (1, 0, 0)}, 1 / 2),
         # Rows and columns in tiles; between planes, those with one of 2 * 3 taps are left out.
         ((4, 16, 16), (3, 3, 3), {"padding": 1, "strides": (2, 1, 1)}, 1 / 4 * 5 / 6),
         ((4, 16, 16), (1, 3, 3), {"padding": (0, 1, 1)}, 1 / 4),

@@ -1,4 +1,4 @@
-// Convolutions with three by three taps along rows and columns in tiles: from a plan to winograd/
+// Convolutions in tiles: from a plan to winograd/
 #pragma once
 
 #include "post_ops.h"
@@ -22,8 +22,17 @@ inline bool strides_of(const desc& md, winograd::Strides* found) {
   if (blocks == 0 && strides[1] != 1) return false;
   const dims& d = md.get_dims();
   const int64_t width = blocks == 1 ? md.get_inner_blks()[0] : d[1];
-  const size_t row = d.size() - 2;
-  *found = {strides[0], strides[1], width, row > 2 ? strides[2] : 0, strides[row], strides[row + 1]};
+  const size_t pixel = d.size() - 1;
+  *found = {strides[0], strides[1], width, pixel > 3 ? strides[2] : 0,
+            pixel > 2 ? strides[pixel - 1] : 0, strides[pixel]};
+  return true;
+}
+
+// The same of volumes whose planes are rows of pictures.
+inline bool strides_of_planes(const desc& md, winograd::Strides* found) {
+  if (!strides_of(md, found) || found->row != md.get_dims()[4] * found->pixel) return false;
+  found->row = found->plane;
+  found->plane = 0;
   return true;
 }
 
@@ -60,41 +69,58 @@ inline bool Region::in_tiles(const Op& op, winograd::Shape* shape) const {
   const dims& w = tensor_dims(op.inputs[1]);
   const dims& y = tensor_dims(op.outputs[0]);
   const size_t rank = x.size(), axes = rank - 2;
-  if (!plan_.winograd || !has_vectors() || plan_.precision != Precision::float32 || rank < 4 ||
-      !is_constant(op.inputs[1]) || w[w.size() - 2] != 3 || w[w.size() - 1] != 3)
+  if (!plan_.winograd || !has_vectors() || plan_.precision != Precision::float32 ||
+      !is_constant(op.inputs[1]))
     return false;
   const dims steps = ints_of(op, axes, 0), between = ints_of(op, axes, 1);
   const dims padding = ints_of(op, axes, 2);
-  const size_t row = axes - 2, column = axes - 1;
-  if (steps[row] != 1 || steps[column] != 1) return false;
+  // Planes, rows and columns, from the last; those that are not there are one.
+  auto axis = [&](size_t last) {
+    if (last >= axes) return winograd::Planes{1, 1, 1, 1, 1, 0};
+    const size_t i = axes - 1 - last;
+    return winograd::Planes{x[2 + i], y[2 + i],       w[w.size() - 1 - last],
+                            steps[i], between[i] + 1, padding[i]};
+  };
+  winograd::Planes columns = axis(0), rows = axis(1), planes = axis(2);
+  if (rows.step != 1 || columns.step != 1) return false;
+  if (between_planes(op)) {
+    columns.read = columns.made = rows.read * columns.read;
+    rows = planes;
+    planes = axis(3);
+  }
   const int64_t groups = w.size() > rank ? w[0] : 1;
-  const winograd::Planes planes =
-      axes == 2 ? winograd::Planes{1, 1, 1, 1, 1, 0}
-                : winograd::Planes{x[2],     y[2],           w[w.size() - 3],
-                                   steps[0], between[0] + 1, padding[0]};
-  *shape = {x[0], x[1], x[2 + row], x[2 + column], y[1], y[2 + row], y[2 + column], groups,
-            {padding[row], padding[column]}, {between[row] + 1, between[column] + 1}, planes};
+  *shape = {x[0], x[1], rows.read, columns.read, y[1], rows.made, columns.made, groups,
+            {rows.taps, columns.taps}, {rows.padding, columns.padding},
+            {rows.dilation, columns.dilation}, planes};
   return true;
+}
+
+// Whether a convolution has taps between planes alone, with steps of one: rows of pictures that are
+// as wide as a plane.
+inline bool Region::between_planes(const Op& op) const {
+  const dims& w = tensor_dims(op.inputs[1]);
+  const dims& x = tensor_dims(op.inputs[0]);
+  const dims& y = tensor_dims(op.outputs[0]);
+  return x.size() == 5 && w[w.size() - 3] > 1 && w[w.size() - 2] == 1 && w[w.size() - 1] == 1 &&
+         op.ints[0] == 1 && x[3] == y[3] && x[4] == y[4];
 }
 
 // Does the convolution, with pictures as `from` and `to` say; false where its own kernel is better.
 inline bool Region::conv_in_tiles(const Op& op, size_t at, const desc& from, const desc& to) {
   winograd::Shape shape;
   winograd::Strides from_strides, to_strides;
-  if (!in_tiles(op, &shape) || !strides_of(from, &from_strides) || !strides_of(to, &to_strides))
-    return false;
-  const int64_t results = winograd::results_of_tiles(shape, threads_, has_avx512() ? 16 : 8);
-  if (results == 0) return false;
-  if (has_avx512())
-    results == 2 ? convolve_in_tiles<winograd::avx512::Kernels<winograd::avx512::Two>>(
-                       op, at, shape, from, from_strides, to, to_strides)
-                 : convolve_in_tiles<winograd::avx512::Kernels<winograd::avx512::Four>>(
-                       op, at, shape, from, from_strides, to, to_strides);
-  else
-    results == 2 ? convolve_in_tiles<winograd::avx2::Kernels<winograd::avx2::Two>>(
-                       op, at, shape, from, from_strides, to, to_strides)
-                 : convolve_in_tiles<winograd::avx2::Kernels<winograd::avx2::Four>>(
-                       op, at, shape, from, from_strides, to, to_strides);
+  if (!in_tiles(op, &shape)) return false;
+  auto* strides = between_planes(op) ? strides_of_planes : strides_of;
+  if (!strides(from, &from_strides) || !strides(to, &to_strides)) return false;
+  const int64_t lanes = has_avx512() ? 16 : 8;
+  if (from_strides.width % lanes || to_strides.width % lanes) return false;
+  const winograd::Tiling tiling = winograd::tiling_of(shape, threads_, lanes);
+  if (tiling.rows == 0) return false;
+  auto convolve = [&](auto kernels) {
+    convolve_in_tiles<decltype(kernels)>(op, at, shape, from, from_strides, to, to_strides);
+  };
+  has_avx512() ? winograd::avx512::with_kernels(shape, tiling.rows, convolve)
+               : winograd::avx2::with_kernels(shape, tiling.rows, convolve);
   return true;
 }
 
@@ -102,9 +128,8 @@ template <class K>
 inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::Shape& shape,
                                       const desc& from, const winograd::Strides& from_strides,
                                       const desc& to, const winograd::Strides& to_strides) {
-  constexpr int64_t points = K::kPoints * K::kPoints;
   const int packed = storage_.owned(
-      row_major({points * shape.planes.taps * (shape.channels / shape.groups) * shape.made}));
+      row_major({K::kPoints * shape.planes.taps * (shape.channels / shape.groups) * shape.made}));
   const int given = plain(op.inputs[1]);
   winograd::pack_weights<K>(
       shape, reinterpret_cast<const float*>(storage_.group(given).data + storage_.offset(given)),
@@ -123,7 +148,7 @@ inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::S
   if (dst < 0) dst = storage_.fresh(to);
 
   auto tiles = std::make_shared<const std::vector<winograd::Tile>>(
-      winograd::tiles_of(shape, K::kResults));
+      winograd::tiles_of<K>(shape));
   const auto count = static_cast<int64_t>(tiles->size());
   const winograd::Sizes sizes = winograd::sizes_of<K>(shape, count, threads_);
   auto reading = std::make_shared<const winograd::Reading>(

@@ -10,10 +10,13 @@
 
 namespace collage_onednn::winograd {
 
-// Every tile of the result's planes. Dilated ones interleave, a grid of them for each of the first pixels.
-inline std::vector<Tile> tiles_of(const Shape& s, int64_t results) {
+// Every tile of the result's planes. Dilated ones interleave, a grid of them for each of the first
+// pixels.
+template <class K>
+inline std::vector<Tile> tiles_of(const Shape& s) {
   std::vector<Tile> tiles;
-  const int64_t down = results * s.dilation[0], right = results * s.dilation[1];
+  const int64_t down = K::Rows::kResults * s.dilation[0];
+  const int64_t right = K::Columns::kResults * s.dilation[1];
   for (int64_t image = 0; image < s.images; ++image)
     for (int64_t top = 0; top < s.rows; top += down)
       for (int64_t row = top; row < std::min(s.rows, top + s.dilation[0]); ++row)
@@ -45,16 +48,17 @@ struct Sizes {
 
 template <class K>
 inline int64_t blocks_of(const Shape& s) {
-  return s.groups * parts_of(s.made / s.groups, K::kColumns);
+  return s.groups * parts_of(s.made / s.groups, K::kBlockWidth);
 }
 
 template <class K>
 inline Sizes sizes_of(const Shape& s, int64_t tiles, int64_t threads) {
-  constexpr int64_t points = K::kPoints * K::kPoints, few = 4 * K::kRows, most = 8 * K::kRows;
-  // What is at its points is read once for each block of results, weights once for each batch: of
-  // both some come from farther than second caches.
+  constexpr int64_t points = K::kPoints, few = 4 * K::kMost, most = 8 * K::kMost;
+  // What is at its points is read once for each block of results, weights once for each batch.
+  // Where those fit, both stay in a second cache; else some of both come from farther.
   const int64_t tile = points * s.channels * static_cast<int64_t>(sizeof(float));
-  const int64_t fits = std::max(2 * second_cache_bytes() / tile, few);
+  const int64_t weights = tile * s.planes.taps * s.made / s.groups, cache = second_cache_bytes();
+  const int64_t fits = std::max((2 * weights <= cache ? cache / 2 : 2 * cache) / tile, few);
   const int64_t rows = tiles * s.planes.made;
   Sizes sizes;
   sizes.alone = threads == 1 || rows >= 4 * threads * few;
@@ -70,12 +74,12 @@ inline Sizes sizes_of(const Shape& s, int64_t tiles, int64_t threads) {
   } else {
     // A few pieces for each thread, of whole sets of rows.
     const int64_t pieces = std::max<int64_t>(1, 4 * threads / blocks_of<K>(s));
-    sizes.piece = std::min(most, parts_of(parts_of(batch, pieces), K::kRows) * K::kRows);
+    sizes.piece = std::min(most, parts_of(parts_of(batch, pieces), K::kMost) * K::kMost);
   }
   const auto slots = static_cast<int64_t>(reading_of(s.planes, sizes.planes).offsets.size());
   sizes.apart = slots * sizes.tiles * s.channels + kLine;
   sizes.points = points * sizes.apart * (sizes.alone ? threads : 1);
-  sizes.sums = points * sizes.piece * K::kColumns;
+  sizes.sums = points * sizes.piece * K::kBlockWidth;
   return sizes;
 }
 
@@ -106,7 +110,7 @@ inline void deal_out(int64_t count, const Function& function) {
 template <class K>
 inline void convolve_alone(const Work& w, int64_t tiles, const Sizes& sizes, float* sums) {
   const int64_t blocks = blocks_of<K>(w.shape);
-  const int64_t points = K::kPoints * K::kPoints * sizes.apart;
+  const int64_t points = K::kPoints * sizes.apart;
   deal_out(batches_of(w, tiles, sizes), [&](int64_t i, int64_t thread) {
     const Batch batch = batch_at(w, tiles, sizes, i);
     Work mine = w;

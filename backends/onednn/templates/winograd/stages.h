@@ -1,8 +1,8 @@
-// The two stages of a batch, in each namespace of lanes: pictures to points, then products and back.
-// Both are shared by threads in pieces that do not depend on each other.
+// The two stages of a batch, in each namespace of lanes: pictures to points, then products and
+// back. Both are shared by threads in pieces that do not depend on each other.
 
 // Channels `from` to `to` of one tile of a plane that the batch reads.
-template <class T>
+template <class R, class C>
 COLLAGE_LANES inline void take_to_points(const Work& w, const Batch& batch, int64_t slot,
                                          int64_t tile, int64_t from, int64_t to) {
   const int64_t channels = w.shape.channels;
@@ -10,9 +10,13 @@ COLLAGE_LANES inline void take_to_points(const Work& w, const Batch& batch, int6
       batch.plane * w.shape.planes.step + w.reading->offsets[static_cast<size_t>(slot)];
   if (plane < 0 || plane >= w.shape.planes.read) return;
   float* points = w.points + (slot * batch.tiles + tile) * channels;
-  for (int64_t c = from; c < to; c += kLanes)
-    picture_to_points<T>(w.from, w.shape, w.tiles[batch.tile + tile], plane,
-                         w.x + w.from.channel(c), points + c, w.apart);
+  const Tile& place = w.tiles[batch.tile + tile];
+  for (int64_t c = from; c < to;) {
+    const int64_t block = c / w.from.width, end = std::min(to, (block + 1) * w.from.width);
+    const float* x = w.x + w.from.channel(c);
+    for (; c < end; c += kLanes, x += kLanes)
+      picture_to_points<R, C>(w.from, w.shape, place, plane, x, points + c, w.apart);
+  }
 }
 
 // Products of one point with all taps along planes, for rows `begin` to `end` of a batch.
@@ -42,52 +46,70 @@ COLLAGE_LANES inline void multiply_taps(const Work& w, const Batch& batch, int64
 
 // Rows `begin` to `end` of a batch, for a block of the result's channels; `sums` holds these rows
 // of one block.
-template <class T, int vectors>
+template <class R, class C, int vectors>
 COLLAGE_LANES inline void multiply_block(const Work& w, const Batch& batch, int64_t begin,
                                          int64_t end, int64_t group, int64_t channel,
                                          const float* weights, float* sums) {
-  constexpr int64_t points = T::kPoints * T::kPoints;
+  constexpr int64_t points = R::kPoints * C::kPoints;
   const int64_t depth = w.shape.channels / w.shape.groups, count = end - begin;
   for (int64_t p = 0; p < points; ++p)
     multiply_taps<vectors>(w, batch, begin, end, w.points + p * w.apart + group * depth,
                            weights + p * w.shape.planes.taps * depth * vectors * kLanes, depth,
                            sums + p * count * kBlock);
-  for (int64_t row = 0; row < count; ++row)
-    for (int i = 0; i < vectors; ++i) {
-      const int64_t c = channel + i * kLanes, at = begin + row;
-      points_to_results<T>(w.to, w.shape, w.tiles[batch.tile + at % batch.tiles],
-                           batch.plane + at / batch.tiles, sums + row * kBlock + i * kLanes,
-                           count * kBlock, w.bias ? w.bias + c : nullptr, w.following,
-                           w.to.channel(c), w.y);
-    }
+  int64_t channels[vectors], tile = begin % batch.tiles, plane = begin / batch.tiles;
+  for (int i = 0; i < vectors; ++i) channels[i] = w.to.channel(channel + i * kLanes);
+  for (int64_t row = 0; row < count; ++row) {
+    for (int i = 0; i < vectors; ++i)
+      points_to_results<R, C>(w.to, w.shape, w.tiles[batch.tile + tile], batch.plane + plane,
+                              sums + row * kBlock + i * kLanes, count * kBlock,
+                              w.bias ? w.bias + channel + i * kLanes : nullptr, w.following,
+                              channels[i], w.y);
+    if (++tile < batch.tiles) continue;
+    tile = 0;
+    ++plane;
+  }
 }
 
 // A piece of the second stage: of a batch's rows, and of the result's channels.
-template <class T>
+template <class R, class C>
 COLLAGE_LANES inline void multiply_piece(const Work& w, const Batch& batch, int64_t begin,
                                          int64_t end, int64_t block, float* sums) {
-  const int64_t points = T::kPoints * T::kPoints * w.shape.planes.taps;
+  const int64_t points = R::kPoints * C::kPoints * w.shape.planes.taps;
   const int64_t made = w.shape.made / w.shape.groups, depth = w.shape.channels / w.shape.groups;
   const int64_t blocks = (made + kBlock - 1) / kBlock;
   const int64_t group = block / blocks, place = block % blocks * kBlock;
   const float* weights = w.weights + points * depth * (group * made + place);
   if (made - place > kLanes)
-    multiply_block<T, 2>(w, batch, begin, end, group, group * made + place, weights, sums);
+    multiply_block<R, C, 2>(w, batch, begin, end, group, group * made + place, weights, sums);
   else
-    multiply_block<T, 1>(w, batch, begin, end, group, group * made + place, weights, sums);
+    multiply_block<R, C, 1>(w, batch, begin, end, group, group * made + place, weights, sums);
 }
 
 // What the driver needs to know of a kind of tile.
-template <class T>
+template <class R, class C>
 struct Kernels {
-  static constexpr int64_t kVector = kLanes, kColumns = kBlock, kRows = kMostRows;
-  static constexpr int64_t kPoints = T::kPoints, kResults = T::kResults;
+  static constexpr int64_t kVector = kLanes, kBlockWidth = kBlock, kMost = kMostRows;
+  static constexpr int64_t kPoints = R::kPoints * C::kPoints;
+  using Rows = R;
+  using Columns = C;
   static void take(const Work& w, const Batch& batch, int64_t slot, int64_t tile, int64_t from,
                    int64_t to) {
-    take_to_points<T>(w, batch, slot, tile, from, to);
+    take_to_points<R, C>(w, batch, slot, tile, from, to);
   }
   static void multiply(const Work& w, const Batch& batch, int64_t begin, int64_t end,
                        int64_t block, float* sums) {
-    multiply_piece<T>(w, batch, begin, end, block, sums);
+    multiply_piece<R, C>(w, batch, begin, end, block, sums);
   }
 };
+
+// Calls `function` with the kernels of tiles with so many rows of results.
+template <class Function>
+inline void with_kernels(const Shape& s, int64_t rows, const Function& function) {
+  const int64_t down = s.taps[0], right = s.taps[1];
+  if (down == 1) return right == 3 ? function(Kernels<One, Four>())
+                                   : function(Kernels<One, TwoOfFive>());
+  if (right == 1) return down == 3 ? function(Kernels<Four, One>())
+                                   : function(Kernels<TwoOfFive, One>());
+  if (down == 5) return function(Kernels<TwoOfFive, TwoOfFive>());
+  rows == 2 ? function(Kernels<Two, Two>()) : function(Kernels<Four, Four>());
+}

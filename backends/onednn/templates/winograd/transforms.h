@@ -1,13 +1,20 @@
 // How a tile is taken to Winograd's points and back, along one axis, in each namespace of lanes. A
-// tile of m + 2 pixels gives m results of three taps with m + 2 products in place of 3 m: it is
-// evaluated as a polynomial at m + 1 points and at infinity. Lavin and Gray, "Fast Algorithms for
-// Convolutional Neural Networks" (2016), section 4; matrices from Cook and Toom's construction.
+// tile of m + r - 1 pixels gives m results of r taps with m + r - 1 products in place of r m: it is
+// evaluated as a polynomial at m + r - 2 points and at infinity. Lavin and Gray, "Fast Algorithms
+// for Convolutional Neural Networks" (2016), section 4; matrices from Cook and Toom's construction.
 
 #define COLLAGE_WITHIN COLLAGE_LANES __attribute__((always_inline)) inline
 
+// An axis with one tap.
+struct One {
+  static constexpr int kTaps = 1, kResults = 1, kPoints = 1;
+  COLLAGE_WITHIN static void to_points(const Lanes (&d)[1], Lanes (&v)[1]) { v[0] = d[0]; }
+  COLLAGE_WITHIN static void to_results(const Lanes (&m)[1], Lanes (&y)[1]) { y[0] = m[0]; }
+};
+
 // Points 0, 1, -1: rounds less than adding nine products per channel does.
 struct Two {
-  static constexpr int kResults = 2, kPoints = 4;
+  static constexpr int kTaps = 3, kResults = 2, kPoints = 4;
 
   COLLAGE_WITHIN static void to_points(const Lanes (&d)[4], Lanes (&v)[4]) {
     v[0] = sub(d[0], d[2]);
@@ -25,7 +32,7 @@ struct Two {
 // Points 0, 5/8, -5/8, 3/2, -3/2: of those whose powers are exact in a few digits these round
 // least, half as much as 0, 1, -1, 2, -2.
 struct Four {
-  static constexpr int kResults = 4, kPoints = 6;
+  static constexpr int kTaps = 3, kResults = 4, kPoints = 6;
 
   COLLAGE_WITHIN static void to_points(const Lanes (&d)[6], Lanes (&v)[6]) {
     const Lanes a = all(kNear), b = all(kFar), a2 = all(kNear * kNear), b2 = all(kFar * kFar);
@@ -48,5 +55,20 @@ struct Four {
     y[1] = fma(a, near_difference, mul(b, far_difference));
     y[2] = fma(a2, near_sum, mul(b2, far_sum));
     y[3] = fma(mul(a, a2), near_difference, fma(mul(b, b2), far_difference, m[5]));
+  }
+};
+
+// Two results of five taps at the same points. Four of them would be off by three times as much as
+// sums of products are.
+struct TwoOfFive {
+  static constexpr int kTaps = 5, kResults = 2, kPoints = 6;
+
+  COLLAGE_WITHIN static void to_points(const Lanes (&d)[6], Lanes (&v)[6]) {
+    Four::to_points(d, v);
+  }
+
+  COLLAGE_WITHIN static void to_results(const Lanes (&m)[6], Lanes (&y)[2]) {
+    y[0] = add(m[0], add(add(m[1], m[2]), add(m[3], m[4])));
+    y[1] = fma(all(kNear), sub(m[1], m[2]), fma(all(kFar), sub(m[3], m[4]), m[5]));
   }
 };

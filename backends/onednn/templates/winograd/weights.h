@@ -10,56 +10,67 @@ namespace collage_onednn::winograd {
 template <int64_t columns>
 using Column = double[columns];  // a number for each result of a block
 
-// Three taps at the points of tiles with two or four results; scaled as transforms.h leaves it.
-template <int64_t results, int64_t columns>
-inline void taps_at_points(const Column<columns>& g0, const Column<columns>& g1,
-                           const Column<columns>& g2, Column<columns>* at) {
-  // x and -x are told apart by the middle tap alone.
+// Taps at the points of an axis of tiles; scaled as transforms.h leaves it.
+template <class T, int64_t columns>
+inline void taps_at_points(const Column<columns>* taps, Column<columns>* at) {
+  // x and -x are told apart by the taps between.
   auto pair = [&](double x, double scale, Column<columns>& above, Column<columns>& below) {
-    const double one = 1 / scale, two = x / scale, three = x * x / scale;
     for (int64_t i = 0; i < columns; ++i) {
-      const double even = one * g0[i] + three * g2[i], odd = two * g1[i];
-      above[i] = even + odd;
-      below[i] = even - odd;
+      double even = 0, odd = 0;
+      for (int k = T::kTaps - 1; k >= 0; --k) {
+        double& sum = k % 2 ? odd : even;
+        sum = taps[k][i] + x * x * sum;
+      }
+      above[i] = (even + x * odd) / scale;
+      below[i] = (even - x * odd) / scale;
     }
   };
   const double a = kNear, b = kFar, a2 = a * a, b2 = b * b;
-  const double first = results == 2 ? 1 : 1 / (a2 * b2);
+  const double first = T::kPoints == 6 ? 1 / (a2 * b2) : 1;
   for (int64_t i = 0; i < columns; ++i) {
-    at[0][i] = first * g0[i];
-    at[results + 1][i] = g2[i];
+    at[0][i] = first * taps[0][i];
+    at[T::kPoints - 1][i] = taps[T::kTaps - 1][i];
   }
-  if constexpr (results == 2) return pair(1, 2, at[1], at[2]);
-  pair(a, 2 * a2 * (a2 - b2), at[1], at[2]);
-  pair(b, 2 * b2 * (b2 - a2), at[3], at[4]);
+  if constexpr (T::kPoints == 4) pair(1, 2, at[1], at[2]);
+  if constexpr (T::kPoints == 6) {
+    pair(a, 2 * a2 * (a2 - b2), at[1], at[2]);
+    pair(b, 2 * b2 * (b2 - a2), at[3], at[4]);
+  }
 }
 
 // From row-major weights, for each block of results: points, taps along planes, channels, results.
 template <class K>
 inline void pack_weights(const Shape& s, const float* weights, float* packed) {
-  constexpr int64_t n = K::kPoints, results = K::kResults, columns = K::kColumns;
+  using R = typename K::Rows;
+  using C = typename K::Columns;
+  constexpr int64_t n = R::kPoints, m = C::kPoints, width_of_block = K::kBlockWidth;
+  constexpr int64_t taps = R::kTaps * C::kTaps;
   const int64_t depth = s.channels / s.groups, made = s.made / s.groups;
-  const int64_t blocks = (made + columns - 1) / columns, planes = s.planes.taps;
+  const int64_t blocks = (made + width_of_block - 1) / width_of_block, planes = s.planes.taps;
 #pragma omp parallel for
   for (int64_t block = 0; block < s.groups * blocks; ++block) {
-    const int64_t place = block % blocks * columns, begin = block / blocks * made + place;
-    const int64_t width = std::min(columns, made - place);
-    float* to = packed + n * n * planes * depth * begin;
-    Column<columns> taps[3][3] = {}, rows[3][n], column[n];
-    for (int64_t place_of_tap = 0; place_of_tap < planes * depth; ++place_of_tap) {
-      const int64_t plane = place_of_tap / depth, c = place_of_tap % depth;
-      for (int64_t i = 0; i < width; ++i)
-        for (int64_t tap = 0; tap < 9; ++tap)
-          taps[tap / 3][tap % 3][i] =
-              weights[(((begin + i) * depth + c) * planes + plane) * 9 + tap];
-      for (int i = 0; i < 3; ++i)
-        taps_at_points<results, columns>(taps[i][0], taps[i][1], taps[i][2], rows[i]);
-      for (int64_t j = 0; j < n; ++j) {
-        taps_at_points<results, columns>(rows[0][j], rows[1][j], rows[2][j], column);
+    const int64_t place = block % blocks * width_of_block, begin = block / blocks * made + place;
+    const int64_t width = std::min(width_of_block, made - place);
+    float* to = packed + n * m * planes * depth * begin;
+    // Columns of taps at points of rows, then rows at points of columns.
+    Column<width_of_block> row[C::kTaps] = {}, rows[R::kTaps][m], column[R::kTaps], at[n];
+    for (int64_t summand = 0; summand < planes * depth; ++summand) {
+      const int64_t plane = summand / depth, c = summand % depth;
+      for (int64_t i = 0; i < R::kTaps; ++i) {
+        for (int64_t j = 0; j < C::kTaps; ++j)
+          for (int64_t k = 0; k < width; ++k)
+            row[j][k] =
+                weights[(((begin + k) * depth + c) * planes + plane) * taps + i * C::kTaps + j];
+        taps_at_points<C, width_of_block>(row, rows[i]);
+      }
+      for (int64_t j = 0; j < m; ++j) {
+        for (int64_t i = 0; i < R::kTaps; ++i)
+          for (int64_t k = 0; k < width_of_block; ++k) column[i][k] = rows[i][j][k];
+        taps_at_points<R, width_of_block>(column, at);
         for (int64_t i = 0; i < n; ++i)
           for (int64_t k = 0; k < width; ++k)
-            to[((i * n + j) * planes * depth + place_of_tap) * width + k] =
-                static_cast<float>(column[i][k]);
+            to[((i * m + j) * planes * depth + summand) * width + k] =
+                static_cast<float>(at[i][k]);
       }
     }
   }

@@ -1,5 +1,6 @@
-// Convolutions with three by three taps and steps of one pixel, by Winograd's algorithm: in vectors
-// of ours, as wide as the processor has them. oneDNN of 2023 has it for no processor with AVX2.
+// Convolutions with three or five taps along an axis or two, and steps of one pixel there, by
+// Winograd's algorithm: in vectors of ours, as wide as the processor has them. oneDNN of 2023 has
+// it for no processor with AVX2.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,7 @@ struct Shape {
   int64_t images, channels, height, width;  // of the picture
   int64_t made, rows, columns;              // channels and pixels of the result
   int64_t groups;
-  int64_t padding[2], dilation[2];
+  int64_t taps[2], padding[2], dilation[2];  // along rows and columns
   Planes planes;
 };
 
@@ -46,7 +47,7 @@ struct Batch {
 // Planes that a batch reads, as they lie at their points.
 struct Reading {
   std::vector<int64_t> slots;    // that are read by any tap
-  std::vector<int64_t> offsets;  // of every slot: its plane less what the batch's first one reads at
+  std::vector<int64_t> offsets;  // of every slot: its plane, from where the batch's first one is
   std::vector<int64_t> firsts;   // of every tap: the slot that the batch's first plane reads
 };
 
@@ -89,7 +90,7 @@ inline Range planes_seen(const Planes& p, const Batch& batch, int64_t tap) {
   return {std::max<int64_t>(0, begin - batch.plane), std::min(batch.planes, end - batch.plane)};
 }
 
-constexpr float kNear = 0.625f, kFar = 1.5f;  // Four's points
+constexpr float kNear = 0.625f, kFar = 1.5f;  // points of six
 
 #ifdef COLLAGE_AVX512
 #define COLLAGE_LANES COLLAGE_AVX2
