@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from collage.importers.torch.choosing import choosers_of
 from collage.importers.torch.cut import CutRows, give_rows
 from collage.importers.torch.following import MOVED, elementwise
 from collage.importers.torch.meant import Pieces, Rows, UnknownError, joined
 from collage.importers.torch.mixing import MIXED
+from collage.importers.torch.nodes import give_types
 from collage.importers.torch.sizes import Sizes, is_sized
 
 aten = torch.ops.aten
@@ -73,32 +73,9 @@ def with_absorbed_rows(
         graph.eliminate_dead_code()
         raise
     graph.eliminate_dead_code()
-    _give_types(graph)
+    give_types(graph)
     program.graph_module.recompile()
     return program, cut
-
-
-def _give_types(graph: fx.Graph) -> None:
-    """Let nodes that were added tell the types of their results, as others do.
-
-    PyTorch would do that by tracing the program once more, but for the results that were added.
-    """
-    fakes = (value.fake_mode for node in graph.nodes for value in _fakes(node))
-    mode = next(fakes, FakeTensorMode())
-
-    def value(node: fx.Node) -> Any:
-        return node.meta["val"]
-
-    with mode:
-        for node in graph.nodes:
-            if node.op == "call_function" and "val" not in node.meta:
-                args, kwargs = fx.node.map_arg((node.args, node.kwargs), value)
-                node.meta["val"] = node.target(*args, **kwargs)
-
-
-def _fakes(node: fx.Node) -> list[Any]:
-    value = node.meta.get("val")
-    return [value] if isinstance(value, FakeTensor) else []
 
 
 class Following:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from tvm import relax
 
 from collage.importers.torch.operators.arguments import dtype_of
@@ -19,6 +20,49 @@ _SUMS = frozenset(["sum.default", "sum.dim_IntList", "cumsum.default", "cumprod.
 
 _JOINED = frozenset(["cat.default", "stack.default"])
 """Their operands may be of several types."""
+
+_ABOUT_NUMBERS = frozenset(
+    [
+        *("_assert_scalar.default", "sym_constrain_range.default", "sym_size.int"),
+        *("sym_constrain_range_for_size.default", "item.default", "_local_scalar_dense.default"),
+        *("ge", "le", "gt", "lt", "eq", "ne", "add", "mul", "sym_sum"),
+    ]
+)
+"""What numbers of rows are read and asserted with."""
+
+
+def is_about_numbers(node: fx.Node) -> bool:
+    """Whether a node gives no tensor, and reads, computes with or asserts numbers of rows."""
+    tensor = isinstance(node.meta.get("val"), torch.Tensor)
+    return getattr(node.target, "__name__", "") in _ABOUT_NUMBERS and not tensor
+
+
+def give_types(graph: fx.Graph) -> None:
+    """Let nodes that were added tell the types of their results, as others do.
+
+    PyTorch would do that by tracing the program once more, but for the results that were added.
+
+    Parameters
+    ----------
+    graph : torch.fx.Graph
+        In which nodes without ``val`` are given one.
+    """
+    fakes = (value.fake_mode for node in graph.nodes for value in _fakes(node))
+    mode = next(fakes, FakeTensorMode())
+
+    def value(node: fx.Node) -> Any:
+        return node.meta["val"]
+
+    with mode:
+        for node in graph.nodes:
+            if node.op == "call_function" and "val" not in node.meta:
+                args, kwargs = fx.node.map_arg((node.args, node.kwargs), value)
+                node.meta["val"] = node.target(*args, **kwargs)
+
+
+def _fakes(node: fx.Node) -> list[Any]:
+    value = node.meta.get("val")
+    return [value] if isinstance(value, FakeTensor) else []
 
 
 def label(node: fx.Node) -> str:

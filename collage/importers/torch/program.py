@@ -131,6 +131,7 @@ def import_exported_program(
     from collage.importers.torch.state import with_state
     from collage.importers.torch.structure import signature_of
     from collage.importers.torch.translate import translate
+    from collage.importers.torch.uncounted import with_all_rows
     from collage.importers.torch.written import with_written
 
     require_no_derivatives(program)
@@ -146,6 +147,7 @@ def import_exported_program(
         return from_module(mod, name=name, source_format="pt2", output_names=names), choosers
 
     try:
+        program = with_all_rows(program)
         program, written = with_written(program)
         program, state = with_state(program)
         if roomier is not None:

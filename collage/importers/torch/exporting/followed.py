@@ -19,7 +19,11 @@ _MOST = 1 << 12
 _LARGEST = 1 << 20
 """Numbers of a tensor that is computed here and written down."""
 
-_MADE = frozenset(("tensor", "as_tensor", "arange", "zeros", "ones", "full", "eye"))
+_MADE = frozenset(
+    ("tensor", "as_tensor", "arange", "linspace", "logspace", "zeros", "ones", "full", "eye")
+)
+_FILLED = frozenset(("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"))
+"""What has the shape or the type of a tensor, and holds nothing of it."""
 _DRAWN = frozenset(("dropout", "bernoulli", "multinomial", "normal", "poisson"))
 _SIZED = frozenset(("interpolate", "upsample", "pad"))
 _SLOTS = ("__bool__", "__int__", "__index__", "__float__")
@@ -113,6 +117,10 @@ class Following(TorchFunctionMode):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         leaves = pytree.tree_leaves((args, kwargs))
         tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+        if name in _FILLED and len(tensors) == 1 and tensors[0] is args[0]:
+            filled = _filled(func, args, kwargs)
+            if filled is not None:
+                return self.written_down(filled)
         values = [self.value(one) for one in tensors]
         writes = _writes(func, name, kwargs)
         known = all(value is not None for value in values)
@@ -246,6 +254,18 @@ def _really() -> Iterator[None]:
     """What is computed within is not traced."""
     with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
         yield
+
+
+def _filled(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor | None:
+    """What is filled with one number, for shapes that are known and whole numbers that are few."""
+    shape = tuple(args[0].shape)
+    if not may_decide(args[0]) or not _is_computed("", pytree.tree_leaves((shape, args, kwargs))):
+        return None
+    with _really():
+        found: torch.Tensor = func(torch.empty(shape, dtype=args[0].dtype), *args[1:], **kwargs)
+    return found if may_decide(found) else None
 
 
 def _address(tensor: torch.Tensor) -> int:

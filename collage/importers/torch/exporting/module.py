@@ -36,7 +36,6 @@ _log = logging.getLogger(__name__)
 
 ExampleInputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """What a module is called with, by position or by name."""
-
 _Way: TypeAlias = tuple[bool, Callable[[Any], AbstractContextManager[None]]]
 """Whether to trace strictly, and what is changed in the module meanwhile."""
 
@@ -167,6 +166,7 @@ def _by_some_way(
         with_other_rooms,
         with_room,
     )
+    from collage.importers.torch.uncounted import with_all_rows
 
     name = type(module).__name__
     export = partial(_exported, module, args, kwargs, dynamic_shapes, questions)
@@ -191,12 +191,11 @@ def _by_some_way(
         way = strict, changed = ways.pop(0)
         try:
             with noticing() as derivatives, changed(module):
-                program = export(strict=strict)
+                program = with_all_rows(export(strict=strict))
             roomier, called = None, None
             if way in rooms and not derivatives:
-                roomier, empty = with_other_rooms(
-                    partial(export, strict=False), partial(changed, module)
-                )
+                plainly = partial(export, strict=False)
+                roomier, empty = with_other_rooms(plainly, partial(changed, module))
                 called = running_with_room(program, roomier, empty)
             if not derivatives:
                 parts = _parts_of(changed)
@@ -206,8 +205,8 @@ def _by_some_way(
                     require_same(program, module, args, kwargs, plain, check_sec, called)
                 sizes = numbers_as_sizes(program)
                 fixed = decided.fixed() if way in followed else ()
-                forward = inspect.signature(module.forward)
-                found = ExportedModule(name, program, forward, fixed, roomier)
+                call = inspect.signature(module.forward)
+                found = ExportedModule(name, program, call, fixed, roomier)
                 if not sizes or (way in followed and not decided.learns_sizes(sizes)):
                     return found
                 ways, unsized = [way if way in followed else followed[0]], found
@@ -226,8 +225,8 @@ def _by_some_way(
             failed = err if isinstance(err, OutsideTensorError) else failed or err
         if derivatives:
             return _differentiated(module, args, kwargs, dynamic_shapes)
-    if unsized is not None:
-        return unsized  # Who imports it says what is in the way.
+    if unsized is not None:  # Who imports it says what is in the way.
+        return unsized
     failed = failed or refused
     assert failed is not None, "it was tried"
     why = refused or reason_of_failure(failed, dict(module.named_modules()))
@@ -272,6 +271,7 @@ def _exported(
 ) -> Any:
     import torch
 
+    from collage.importers.torch.exporting.checks import passing_checks
     from collage.importers.torch.exporting.layer_shapes import shapes_of_layers
     from collage.importers.torch.exporting.weight_notes import notes_of_weights
 
@@ -284,6 +284,7 @@ def _exported(
             stack.enter_context(each)
         if not strict:  # Else PyTorch knows the functions by their names.
             stack.enter_context(questions.heard(module))
+            stack.enter_context(passing_checks())
         programs = stack.enter_context(watching)
         program = torch.export.export(
             module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict

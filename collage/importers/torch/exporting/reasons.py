@@ -72,10 +72,14 @@ def _undecided(error: Exception) -> str | None:
 
     if not isinstance(error, GuardOnDataDependentSymNode):
         return None
-    found = next(filter(None, (place.search(str(error)) for place in _ASKING)), None)
-    if found is None:
-        return None
-    place = f"{_whole(error, found[1])}:{found[2]}"
+    frames = _own_frames(error)
+    if frames:
+        place = f"{frames[-1].filename}:{frames[-1].lineno}"
+    else:
+        found = next(filter(None, (asking.search(str(error)) for asking in _ASKING)), None)
+        if found is None:
+            return None
+        place = f"{_whole(error, found[1])}:{found[2]}"
     return (
         f"what runs depends on what tensors hold at {place}; write that with "
         'torch.cond or torch.where, or call torch.compile(model, backend="collage"), which '
@@ -160,16 +164,7 @@ def _unknown_kind(error: Exception) -> str | None:
 
 def _place(error: Exception) -> str:
     """Where in the model's own code something failed."""
-    import torch
-
-    others = {Path(torch.__file__).parent, _OWN_PACKAGE}
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not others & set(Path(frame.filename).parents)
-        and Path(frame.filename).is_file()
-        and Path(frame.filename).name not in _BETWEEN
-    ]
+    frames = _own_frames(error)
     if not frames:
         return ""
     left_out = (
@@ -178,6 +173,20 @@ def _place(error: Exception) -> str:
         else ""
     )
     return f", at {frames[-1].filename}:{frames[-1].lineno}{left_out}"
+
+
+def _own_frames(error: Exception) -> list[traceback.FrameSummary]:
+    """Where an error went through a model's own code, the innermost place last."""
+    import torch
+
+    others = {Path(torch.__file__).parent, _OWN_PACKAGE}
+    return [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not others & set(Path(frame.filename).parents)
+        and Path(frame.filename).is_file()
+        and Path(frame.filename).name not in _BETWEEN
+    ]
 
 
 _OWN_PACKAGE = Path(__file__).parents[3]

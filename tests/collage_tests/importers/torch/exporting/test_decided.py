@@ -147,3 +147,19 @@ def test_numbers_that_extents_follow_from_are_known_too(
     assert [(one.input, one.values) for one in found.fixed] == [(1, lengths)]
     x = torch.randn(3, 6, 4)
     torch.testing.assert_close(found.program.module()(x, given), module(x, given))
+
+
+def test_what_is_filled_like_an_input_does_not_depend_on_it() -> None:
+    """One graph where nobody says which, as PyTorch Geometric's models make it up."""
+
+    class Pooled(torch.nn.Module):
+        def forward(self, kinds: Any, x: Any) -> Any:
+            graph = torch.zeros_like(kinds)
+            size = int(graph.max()) + 1
+            return x.new_zeros(size, x.shape[1]).index_add(0, graph, x * kinds[:, None])
+
+    kinds, x = torch.arange(4), torch.randn(4, 8)
+    exported = export_module(Pooled(), (kinds, x))
+    assert exported.fixed == ()
+    other = torch.tensor([5, 1, 0, 2])
+    assert torch.equal(exported.program.module()(other, x), Pooled()(other, x))
