@@ -7,7 +7,7 @@ import io
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stderr
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -277,15 +277,13 @@ def _exported(
 
     # What bodies of control flow were traced with before must not open their dimensions.
     fixed = torch._dynamo.config.patch(automatic_dynamic_shapes=False)
-    watching = watched(module, args, kwargs, strict=strict)
     changes = (as_run_at_once(), shapes_of_layers(), notes_of_weights())
     with ExitStack() as stack:
-        for each in (_evaluating(module), torch.no_grad(), _quietly(), fixed, *changes):
+        # In strict mode PyTorch knows the functions by their names.
+        asked = () if strict else (questions.heard(module), passing_checks())
+        for each in (_evaluating(module), torch.no_grad(), _quietly(), fixed, *changes, *asked):
             stack.enter_context(each)
-        if not strict:  # Else PyTorch knows the functions by their names.
-            stack.enter_context(questions.heard(module))
-            stack.enter_context(passing_checks())
-        programs = stack.enter_context(watching)
+        programs = stack.enter_context(watched(module, args, kwargs, strict=strict))
         program = torch.export.export(
             module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
         )
@@ -343,7 +341,8 @@ def _quietly() -> Iterator[None]:
 def _evaluating(module: Any) -> Iterator[None]:
     """Evaluation mode, and afterwards each part in the mode that it was in."""
     modes = {part: part.training for part in module.modules()}
-    module.eval()
+    with suppress(NotImplementedError):  # Of a program, exported before, that is settled.
+        module.eval()
     try:
         yield
     finally:

@@ -340,3 +340,12 @@ def test_weights_of_bfloat16_whose_elements_lie_in_another_order() -> None:
         exact = net.double()(x.double()).numpy()
     found = evaluate(mod, [x.float().numpy().astype(ml_dtypes.bfloat16)])[0].astype(np.float64)
     np.testing.assert_allclose(found, exact, rtol=2**-8, atol=1e-2)
+
+
+def test_what_a_program_runs_as_is_a_module() -> None:
+    """What ``convert_pt2e`` gives is one, and cannot be told to evaluate."""
+    net = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Dropout(), torch.nn.ReLU()).eval()
+    x = torch.randn(2, 8)
+    module = torch.export.export(net, (x,)).module()
+    found = evaluate(load_model(module, example_inputs=(x,)).mod, [x.numpy()])
+    np.testing.assert_allclose(found[0], net(x).detach().numpy(), rtol=2e-5, atol=2e-5)
