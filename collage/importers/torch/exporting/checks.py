@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -152,7 +152,7 @@ def _checks_of(filename: str) -> tuple[tuple[ast.expr, bool], ...]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert):
             found.append((node.test, True))
-        elif isinstance(node, ast.If) and _leaves(node.body):
+        elif isinstance(node, ast.If) and _leaves(node):
             found.append((node.test, False))
         elif isinstance(node, ast.If) and node.orelse and _raises(node.orelse):
             found.append((node.test, True))
@@ -163,12 +163,15 @@ def _raises(body: list[ast.stmt]) -> bool:
     return isinstance(body[-1], ast.Raise)
 
 
-def _leaves(body: list[ast.stmt]) -> bool:
+def _leaves(node: ast.If) -> bool:
     """Whether nothing is computed: an error is raised, or somebody told something."""
-    return _raises(body) or all(
-        isinstance(each, ast.Expr) and isinstance(each.value, ast.Call) and _says(each.value.func)
-        for each in body
-    )
+    told = (each.value.func for each in node.body if _is_call(each))
+    only_tells = not node.orelse and all(map(_is_call, node.body))
+    return _raises(node.body) or (only_tells and all(map(_says, told)))
+
+
+def _is_call(statement: ast.stmt) -> TypeGuard[Any]:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
 
 
 def _says(function: ast.expr) -> bool:

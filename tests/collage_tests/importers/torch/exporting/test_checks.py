@@ -104,3 +104,16 @@ def test_another_branch_is_refused_with_its_place() -> None:
 
     with pytest.raises(ModelError, match=r"what tensors hold at .*test_checks\.py:\d+; write"):
         export_module(Other(), torch.randn(3, 8))
+
+
+def test_a_branch_beside_a_warning_is_refused() -> None:
+    class Other(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            if x.sum() > 0:
+                print("positive")
+            else:
+                x = x * 2
+            return x
+
+    with pytest.raises(ModelError, match=r"what tensors hold at .*test_checks\.py:\d+; write"):
+        export_module(Other(), torch.randn(3, 8))
