@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ def measured_by_others():
         thread.join()
 
 
-def test_there_is_an_answer_while_others_measure() -> None:
+def test_there_is_an_answer_while_others_measure(tmp_path: Path) -> None:
     """It was waited for them, for up to an hour."""
     said: list[ProgressEvent] = []
     mod = graph([(8, 8)], lambda emit, x: op.exp(x))
@@ -58,7 +59,9 @@ def test_there_is_an_answer_while_others_measure() -> None:
     assert result.report.search.contenders_timed >= 1
     assert any("goes on measuring" in event.message for event in said)
     x = np.linspace(-1, 1, 64, dtype="float32").reshape(8, 8)
-    np.testing.assert_allclose(collage.load(result.export("net.bundle"))(x), np.exp(x), rtol=1e-5)
+    np.testing.assert_allclose(
+        collage.load(result.export(tmp_path / "net.bundle"))(x), np.exp(x), rtol=1e-5
+    )
 
 
 def test_a_device_is_shared_when_nobody_wants_to_wait_any_longer() -> None:
