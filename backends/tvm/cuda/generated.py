@@ -1,10 +1,11 @@
 """Scheduled kernels, written so that the CUDA which TVM and nvcc make of them says the same.
 
-Two things are lost on the way. TVM's code generator moves several booleans at once as twice as many
-bytes as they have (``ushort2`` for two of them), so that masks are read, and written, beside their
-places. And nvcc contracts a product and a sum to one operation that rounds once: good for sums of
-values, but a place in a tensor that is computed in floating point, as the nearest one of a resize,
-may come out as its neighbour.
+Three things are lost on the way. TVM's code generator moves several booleans at once as twice as
+many bytes as they have (``ushort2`` for two of them), so that masks are read, and written, beside
+their places. Of more than four elements of 64 bits it moves at once, as the places beside eight
+halves, it has no type, and writes none. And nvcc contracts a product and a sum to one operation
+that rounds once: good for sums of values, but a place in a tensor that is computed in floating
+point, as the nearest one of a resize, may come out as its neighbour.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ _ROUNDED_PRODUCTS = {"float32": "__fmul_rn", "float64": "__dmul_rn"}
 """CUDA's products that nvcc contracts with nothing (CUDA Math API, single and double precision
 intrinsics)."""
 
+_MOST_OF_64_BITS = 4
+"""Elements that CUDA's vectors have (``longlong4``, ``double4``)."""
+
 
 def as_generated(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """A kernel that means the same to TVM's code generator and to nvcc.
@@ -32,8 +36,8 @@ def as_generated(func: tirx.PrimFunc) -> tirx.PrimFunc:
     Returns
     -------
     tirx.PrimFunc
-        Vector loops over booleans are unrolled, and products that choose a place are rounded by
-        themselves; itself where there is neither.
+        Vector loops that cannot be written are unrolled, and products that choose a place are
+        rounded by themselves; itself where there is neither.
 
     Examples
     --------
@@ -43,13 +47,13 @@ def as_generated(func: tirx.PrimFunc) -> tirx.PrimFunc:
     >>> as_generated(func).same_as(func)
     True
     """
-    body = tvm_ffi.structural_map(func.body, [(tirx.For, _boolean_by_boolean)])
+    body = tvm_ffi.structural_map(func.body, [(tirx.For, _one_by_one)])
     body = tvm_ffi.structural_map(body, [(TensorLoad, _at_rounded_place)])
     return func if body.same_as(func.body) else func.with_body(body)
 
 
-def _boolean_by_boolean(loop: tirx.For) -> Any:
-    if loop.kind != tirx.ForKind.VECTORIZED or not _moves_booleans(loop):
+def _one_by_one(loop: tirx.For) -> Any:
+    if loop.kind != tirx.ForKind.VECTORIZED or not _has_no_vector(loop):
         return loop
     return tirx.For(
         *(loop.loop_var, loop.min, loop.extent, tirx.ForKind.UNROLLED, loop.body),
@@ -57,14 +61,19 @@ def _boolean_by_boolean(loop: tirx.For) -> Any:
     )
 
 
-def _moves_booleans(loop: tirx.For) -> bool:
+def _has_no_vector(loop: tirx.For) -> bool:
     found: list[bool] = []
+    wide = not isinstance(loop.extent, tirx.IntImm) or int(loop.extent) > _MOST_OF_64_BITS
+
+    def note(buffer: Any) -> None:
+        kind = str(buffer.dtype)
+        found.append(kind == "bool" or (wide and kind.endswith("64")))
 
     def load(expr: TensorLoad) -> None:
-        found.append(str(expr.source.dtype) == "bool")
+        note(expr.source)
 
     def store(stmt: tirx.BufferStore) -> None:
-        found.append(str(stmt.buffer.dtype) == "bool")
+        note(stmt.buffer)
 
     tvm_ffi.structural_walk(loop.body, [(TensorLoad, load), (tirx.BufferStore, store)])
     return any(found)
