@@ -50,6 +50,9 @@ class OperatorCase:
         See :data:`Input`.
     flops : float
         Multiply-adds count two; zero where memory alone counts.
+    places_along : int or None
+        The axis of the input along which the second result has places of the first: of equal
+        elements any place is right.
     """
 
     family: str
@@ -57,6 +60,7 @@ class OperatorCase:
     make: Callable[[], nn.Module]
     inputs: tuple[Input, ...]
     flops: float = 0.0
+    places_along: int | None = None
 
     @property
     def key(self) -> str:
@@ -110,7 +114,12 @@ class Call(nn.Module):
 
 
 def call(
-    family: str, name: str, function: Callable[..., Any], *inputs: Input, flops: float = 0.0
+    family: str,
+    name: str,
+    function: Callable[..., Any],
+    *inputs: Input,
+    flops: float = 0.0,
+    places_along: int | None = None,
 ) -> OperatorCase:
     """A case that calls one of PyTorch's functions."""
-    return OperatorCase(family, name, lambda: Call(function), inputs, flops)
+    return OperatorCase(family, name, lambda: Call(function), inputs, flops, places_along)

@@ -102,7 +102,12 @@ class Comparison:
                 facts["bytes"],
                 facts["flops"],
             )
-            request = {"do": "load", "folder": str(folder), "libraries": compiled["libraries"]}
+            request = {
+                "do": "load",
+                "folder": str(folder),
+                "libraries": compiled["libraries"],
+                "places_along": case.places_along,
+            }
             loaded = self._ours.ask(request, _RUN_LIMIT_SEC)
             reasons.update(loaded["reasons"])
             limit = max(_TOLERANCES[dtype], 3.0 * row.torch_error)

@@ -113,7 +113,12 @@ class Torch(_Side):
                 return module(*inputs)
 
         result = leaves(call())
-        error = largest_error([to_numpy(x.cpu()) for x in result], [to_numpy(x) for x in expected])
+        given, axis = to_numpy(inputs[0].cpu()), case.places_along
+        got, wanted = (
+            with_elements([to_numpy(x.cpu()) for x in each], given, axis)
+            for each in (result, expected)
+        )
+        error = largest_error(got, wanted)
         self._runs = {TORCH: _captured(call) if self._device == "cuda" else call}
         moved = sum(x.numel() * x.element_size() for x in (*inputs, *result, *module.parameters()))
         moved += sum(x.numel() * x.element_size() for x in module.buffers())
@@ -124,15 +129,17 @@ class Ours(_Side):
     """This project's candidates."""
 
     def do_load(self, request: Answer) -> Answer:
-        """``libraries`` by name, ``folder``: largest errors, or reasons, by name."""
+        """``libraries`` by name, ``folder``, ``places_along``: errors, or reasons, by name."""
         import tvm
         from tvm import relax
 
         self._runs = {}
         device = tvm.device(self._device, 0)
         folder = Path(request["folder"])
-        inputs = [tvm.runtime.tensor(a, device) for a in load_arrays(folder / _INPUTS)]
+        arrays, axis = load_arrays(folder / _INPUTS), request["places_along"]
+        inputs = [tvm.runtime.tensor(a, device) for a in arrays]
         expected = load_arrays(folder / _EXPECTED)
+        expected = with_elements(expected, arrays[0], axis)
         errors: dict[str, float] = {}
         reasons: dict[str, str] = {}
         for name, made in request["libraries"].items():
@@ -147,7 +154,7 @@ class Ours(_Side):
                 reasons[name] = f"{type(err).__name__}: {err}"[:300]
                 continue
             result = [x.numpy() for x in leaves(machine.get_outputs("main"))]
-            errors[name] = largest_error(result, expected)
+            errors[name] = largest_error(with_elements(result, arrays[0], axis), expected)
             self._runs[name] = _invoked(machine)
         return {"errors": errors, "reasons": reasons}
 
@@ -186,6 +193,21 @@ def to_numpy(tensor: Any) -> Array:
         return bits.view(ml_dtypes.bfloat16)
     array: Array = tensor.contiguous().numpy()
     return array
+
+
+def with_elements(outputs: list[Array], x: Array, axis: int | None) -> list[Array]:
+    """Values, and what lies at the places beside them: of equal elements any place is right.
+
+    None of them stands twice; where one does, what lies there is no number.
+    """
+    if axis is None:
+        return outputs
+    values, places = outputs
+    at = places if places.ndim == x.ndim else np.expand_dims(places, axis)
+    found = np.take_along_axis(x, at, axis).astype(np.float64)
+    if (np.diff(np.sort(at, axis), axis=axis) == 0).any():
+        found[...] = np.nan
+    return [values, found]
 
 
 def largest_error(outputs: list[Array], expected: list[Array]) -> float:

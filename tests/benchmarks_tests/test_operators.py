@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,14 @@ import pytest
 pytest.importorskip("torch", exc_type=ImportError)
 pytestmark = pytest.mark.torch
 
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from benchmarks.operators.grid import all_cases  # noqa: E402
 from benchmarks.operators.network import find_case, network_cases  # noqa: E402
 from benchmarks.operators.page import Row, markdown, spread_of  # noqa: E402
+from benchmarks.operators.worker import largest_error, with_elements  # noqa: E402
 
 _ROOT = Path(__file__).resolve().parents[2]
 TINY = "tests.benchmarks_tests.test_operators:tiny"
@@ -37,6 +40,16 @@ def test_every_case_of_the_grid_has_a_name_of_its_own() -> None:
         case = next(case for case in cases if case.family == family)
         module, inputs = case.build(0, torch.float32)
         assert module(*inputs) is not None
+
+
+def test_of_equal_elements_any_place_is_right_but_none_twice() -> None:
+    x, values = np.array([[3.0, 1.0, 3.0, 2.0]], "float16"), np.array([[3.0, 3.0]], "float16")
+    wanted = with_elements([values, np.array([[0, 2]])], x, 1)
+    for places, error in (([[2, 0]], 0.0), ([[2, 3]], 1 / 3), ([[2, 2]], math.inf)):
+        found = with_elements([values, np.array(places)], x, 1)
+        assert largest_error(found, wanted) == pytest.approx(error)
+    middle = with_elements([np.array([2.0], "float16"), np.array([3])], x, 1)
+    assert middle[1].tolist() == [[2.0]]
 
 
 def test_a_networks_operators_are_found_once_and_run() -> None:

@@ -23,12 +23,24 @@ def cases() -> Iterator[OperatorCase]:
     for shape, axis in _ROWS:
         name = f"{'x'.join(map(str, shape))}, axis {axis}"
         yield call("running", f"cummax {name}", functools.partial(torch.cummax, dim=axis), shape)
-        yield call("order", f"median {name}", functools.partial(torch.median, dim=axis), shape)
+        yield call(
+            "order",
+            f"median {name}",
+            functools.partial(torch.median, dim=axis),
+            shape,
+            places_along=axis,
+        )
         smallest = functools.partial(torch.kthvalue, k=shape[axis] // 3, dim=axis)
-        yield call("order", f"kthvalue {name}", smallest, shape)
-        yield call("order", f"sort {name}", functools.partial(torch.sort, dim=axis), shape)
+        yield call("order", f"kthvalue {name}", smallest, shape, places_along=axis)
+        yield call(
+            "order",
+            f"sort {name}",
+            functools.partial(torch.sort, dim=axis),
+            shape,
+            places_along=axis,
+        )
         few = functools.partial(torch.topk, k=max(2, shape[axis] // 8), dim=axis)
-        yield call("order", f"an eighth of {name}", few, shape)
+        yield call("order", f"an eighth of {name}", few, shape, places_along=axis)
     yield call(
         "running", "cummax 1x100000, axis 1", functools.partial(torch.cummax, dim=1), (1, 100000)
     )
@@ -41,7 +53,13 @@ def cases() -> Iterator[OperatorCase]:
     yield call(
         "order", "quantile 64x1000", functools.partial(torch.quantile, q=0.3, dim=1), (64, 1000)
     )
-    yield call("order", "nanmedian 64x1000", functools.partial(torch.nanmedian, dim=1), (64, 1000))
+    yield call(
+        "order",
+        "nanmedian 64x1000",
+        functools.partial(torch.nanmedian, dim=1),
+        (64, 1000),
+        places_along=1,
+    )
     yield call("order", "mode 64x1000", _mode, Ids((64, 1000), 50))
     for bounds, shape in ((100, (64, 1000)), (1000, (64, 1000)), (16, (1, 10000))):
         make = functools.partial(Call, torch.bucketize, (torch.linspace(-2.0, 2.0, bounds),))
