@@ -19,7 +19,7 @@ from collage.backends.tvm.common.numbers.wide_operators import widen_operators
 from collage.backends.tvm.common.reads import inline_reads
 from collage.backends.tvm.cuda.generated import as_generated
 from collage.backends.tvm.cuda.legalize import legalizations
-from collage.backends.tvm.cuda.rows.dispatch import dispatch_rows
+from collage.backends.tvm.cuda.rows.dispatch import dispatch_rows, expand_statistics
 from collage.backends.tvm.cuda.schedules import Gpu, schedule_function
 
 Scheduler = Callable[[tirx.PrimFunc], tirx.PrimFunc]
@@ -42,7 +42,7 @@ def legalize_passes(schedule: str = "default") -> list[tvm.transform.Pass]:
     ['FuseTIR', 'ComputeWide']
     """
     return [
-        *([] if schedule == "plain" else [dispatch_rows()]),
+        expand_statistics() if schedule == "plain" else dispatch_rows(),
         widen_operators(),
         relax.backend.DispatchSampling(),
         relax.backend.DispatchSortScan(),

@@ -4,6 +4,7 @@ from collage.cost.reference.operators.attention import ATTENTION
 from collage.cost.reference.operators.elementwise import ELEMENTWISE
 from collage.cost.reference.operators.indexing import INDEXING
 from collage.cost.reference.operators.linear import LINEAR
+from collage.cost.reference.operators.order_statistics import ORDER_STATISTICS
 from collage.cost.reference.operators.pools import POOLS
 from collage.cost.reference.operators.recurrent import RECURRENT
 from collage.cost.reference.operators.reductions import REDUCTIONS
@@ -20,6 +21,7 @@ OPERATORS: OperatorTable = {
     **ELEMENTWISE,
     **INDEXING,
     **LINEAR,
+    **ORDER_STATISTICS,
     **POOLS,
     **RECURRENT,
     **RUNNING,

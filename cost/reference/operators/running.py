@@ -1,11 +1,11 @@
-"""Running extremes, and where they were last."""
+"""Running extremes, where they were last, and sums of exponentials."""
 
 from __future__ import annotations
 
 import numpy as np
 from tvm import relax
 
-from collage.backends.relax.kept_whole.running import NAME, RunningExtreme
+from collage.backends.relax.kept_whole.running import LOGSUMEXP, NAME, RunningExtreme
 from collage.cost.reference.values import OperatorTable, Value
 
 
@@ -19,4 +19,8 @@ def _running(call: relax.Call, args: list[Value]) -> Value:
     return values, np.maximum.accumulate(np.where(met, row, 0), one.axis)
 
 
-RUNNING: OperatorTable = {NAME: _running}
+def _logsumexp(call: relax.Call, args: list[Value]) -> Value:
+    return np.logaddexp.accumulate(args[0], int(call.attrs["axis"]))
+
+
+RUNNING: OperatorTable = {NAME: _running, LOGSUMEXP: _logsumexp}

@@ -119,5 +119,5 @@ def _write(launch: Launch, tensors: Sequence[Any]) -> None:
         T.evaluate(call)
 
 
-_TEMPLATES = ("numbers", "scan", "search", "keys", "sort")
+_TEMPLATES = ("numbers", "scan", "search", "keys", "sort", "statistics")
 """One text for all kernels of a module: TVM writes it once."""

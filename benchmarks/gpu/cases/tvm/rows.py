@@ -10,6 +10,12 @@ from tvm import relax
 from tvm.relax import op
 
 from benchmarks.gpu.cases._case import CudaCase
+from collage.backends.relax.kept_whole.order_statistics import (
+    MEDIAN,
+    MODE,
+    NUMBERS_MEDIAN,
+    order_statistic,
+)
 from collage.backends.relax.kept_whole.running import running_extreme, running_logsumexp
 from collage.backends.relax.kept_whole.search import searchsorted
 from collage.testing.graphs import Emit, graph
@@ -65,6 +71,7 @@ def _cases() -> Iterator[CudaCase]:
     for shape, axis, taken, dtype in _SORTED:
         module = _sorts(shape, axis, taken, dtype)
         yield case(named(f"sorts-{taken}", shape, axis), module, dtype)
+        yield case(named("statistics", shape, axis), _statistics(shape, axis, dtype), dtype)
     for shape, taken, dtype in _CHOSEN:
         yield case(named(f"first-{taken}", shape, 1), _first(shape, taken, dtype), dtype)
     for rows, asked, dtype in _SEARCHED:
@@ -87,6 +94,17 @@ def _sorts(shape: tuple[int, ...], axis: int, taken: int, dtype: str) -> tvm.IRM
         parts = [emit(relax.TupleGetItem(best, i)) for i in (0, 1)]
         sorts = [op.sort(x, axis, True), op.argsort(x, axis, False, "int32")]
         return relax.Tuple([*parts, *map(emit, sorts)])
+
+    return graph([shape], body, dtype)
+
+
+def _statistics(shape: tuple[int, ...], axis: int, dtype: str) -> tvm.IRModule:
+    def body(emit: Emit, x: relax.Var) -> relax.Expr:
+        # Most values several times, in no line the same the most often.
+        coarse = emit(op.round(emit(op.multiply(x, relax.const(32.0, dtype)))))
+        given = ((x, MEDIAN), (x, NUMBERS_MEDIAN), (coarse, MODE))
+        pairs = [emit(order_statistic(data, which, axis)) for data, which in given]
+        return relax.Tuple([emit(relax.TupleGetItem(pair, i)) for pair in pairs for i in (0, 1)])
 
     return graph([shape], body, dtype)
 

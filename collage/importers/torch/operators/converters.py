@@ -23,6 +23,7 @@ from collage.importers.torch.operators.errors import RefusedError
 from collage.importers.torch.operators.linear.distances import DISTANCES
 from collage.importers.torch.operators.linear.matrices import MATRICES
 from collage.importers.torch.operators.norms import NORMS
+from collage.importers.torch.operators.order_statistics import ORDER_STATISTICS
 from collage.importers.torch.operators.regions import REGIONS
 from collage.importers.torch.operators.running import RUNNING
 from collage.importers.torch.operators.scatter import SCATTERS
@@ -310,6 +311,7 @@ CONVERTERS: dict[str, Converter] = {
     **REGIONS,
     **RESIZES,
     **RUNNING,
+    **ORDER_STATISTICS,
     **SAMPLED,
     **SCATTERS,
     **WINDOWS,

@@ -12,13 +12,6 @@ from typing import Any
 import torch
 
 from collage.importers.torch.operators.folds import col2im, windows_added
-from collage.importers.torch.operators.order_statistics import (
-    median,
-    median_of_all,
-    median_of_all_numbers,
-    median_of_numbers,
-    mode,
-)
 
 aten = torch.ops.aten
 
@@ -302,11 +295,6 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.col2im.default: col2im,
         aten.unfold_backward.default: windows_added,
         aten.multilabel_margin_loss_forward.default: _margins_of_labels,
-        aten.median.default: median_of_all,
-        aten.median.dim: median,
-        aten.nanmedian.default: median_of_all_numbers,
-        aten.nanmedian.dim: median_of_numbers,
-        aten.mode.default: mode,
         aten.histc.default: _histogram,
         aten._pdist_forward.default: _pair_distances,
         aten._linalg_slogdet.default: _log_determinant,

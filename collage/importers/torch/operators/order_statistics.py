@@ -1,139 +1,56 @@
-"""Medians and modes in terms of sorted rows."""
+"""Medians and modes, with where they are."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
-import torch
+from torch import fx
+from tvm import relax
+from tvm.relax import op
 
-
-def median_of_numbers(
-    x: torch.Tensor, dim: int = -1, keepdim: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The lower one of those that are numbers; sorted, the others come last.
-
-    Parameters
-    ----------
-    x : torch.Tensor
-        Of any shape.
-    dim : int
-        The rows' axis.
-    keepdim : bool
-        Whether it stays, with an extent of 1.
-
-    Returns
-    -------
-    tuple of torch.Tensor
-        The numbers, and their places as int64.
-    """
-    if not x.dim():
-        return x.clone(), torch.zeros([], dtype=torch.int64)
-    count = (~torch.isnan(x)).sum(dim, keepdim=True)
-    if x.is_floating_point():
-        x = torch.where(torch.isnan(x), math.inf, x)
-    ordered, places = torch.sort(x, dim)
-    middle = ((count - 1).clamp(min=0)) // 2
-    found, place = ordered.gather(dim, middle), places.gather(dim, middle)
-    if x.is_floating_point():
-        found = torch.where(count == 0, math.nan, found)
-    return (found, place) if keepdim else (found.squeeze(dim), place.squeeze(dim))
+from collage.backends.relax.kept_whole.order_statistics import (
+    MEDIAN,
+    MODE,
+    NUMBERS_MEDIAN,
+    order_statistic,
+)
+from collage.importers.torch.operators.arguments import Importer, arguments, shape_of
 
 
-def median_of_all_numbers(x: torch.Tensor) -> torch.Tensor:
-    """As :func:`median_of_numbers`, of all elements.
+def _of_lines(which: str) -> Callable[[Importer, fx.Node], tuple[relax.Expr, relax.Expr]]:
+    def convert(importer: Importer, node: fx.Node) -> tuple[relax.Expr, relax.Expr]:
+        x, dim, keep = arguments(importer, node, "self", "dim", "keepdim")
+        shape, emit = shape_of(x), importer.emit
+        if not shape:
+            return x, emit(op.zeros([], "int64"))
+        axis = int(dim) % len(shape)
+        pair = emit(order_statistic(x, which, axis))
+        parts = [emit(relax.TupleGetItem(pair, i)) for i in range(2)]
+        if not keep:
+            parts = [emit(op.squeeze(part, [axis])) for part in parts]
+        return parts[0], parts[1]
 
-    Parameters
-    ----------
-    x : torch.Tensor
-        Of any shape.
-
-    Returns
-    -------
-    torch.Tensor
-        Without axes.
-    """
-    return median_of_numbers(x.reshape(-1), 0)[0]
-
-
-def median(
-    x: torch.Tensor, dim: int = -1, keepdim: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The lower one of those in the middle; the first that is no number, where there is one.
-
-    Parameters
-    ----------
-    x : torch.Tensor
-        Of any shape.
-    dim : int
-        The rows' axis.
-    keepdim : bool
-        Whether it stays, with an extent of 1.
-
-    Returns
-    -------
-    tuple of torch.Tensor
-        The numbers, and their places as int64.
-    """
-    if not x.dim():
-        return x.clone(), torch.zeros([], dtype=torch.int64)
-    ordered, places = torch.sort(x, dim)
-    middle = (x.shape[dim] - 1) // 2
-    found, place = ordered.narrow(dim, middle, 1), places.narrow(dim, middle, 1)
-    if x.is_floating_point():
-        none = torch.isnan(x)
-        missing = none.any(dim, keepdim=True)
-        found = torch.where(missing, math.nan, found)
-        place = torch.where(missing, none.to(torch.int64).argmax(dim, keepdim=True), place)
-    return (found, place) if keepdim else (found.squeeze(dim), place.squeeze(dim))
+    return convert
 
 
-def median_of_all(x: torch.Tensor) -> torch.Tensor:
-    """As :func:`median`, of all elements.
+def _of_all(which: str) -> Callable[[Importer, fx.Node], relax.Expr]:
+    def convert(importer: Importer, node: fx.Node) -> relax.Expr:
+        (x,) = arguments(importer, node, "self")
+        emit = importer.emit
+        flat = emit(op.reshape(x, [math.prod(shape_of(x))]))
+        found = emit(relax.TupleGetItem(emit(order_statistic(flat, which, 0)), 0))
+        return emit(op.reshape(found, []))
 
-    Parameters
-    ----------
-    x : torch.Tensor
-        Of any shape.
-
-    Returns
-    -------
-    torch.Tensor
-        Without axes.
-    """
-    return median(x.reshape(-1), 0)[0]
+    return convert
 
 
-def mode(
-    x: torch.Tensor, dim: int = -1, keepdim: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The smallest of the most frequent values, and where it stands last.
-
-    Parameters
-    ----------
-    x : torch.Tensor
-        Of any shape.
-    dim : int
-        The rows' axis.
-    keepdim : bool
-        Whether it stays, with an extent of 1.
-
-    Returns
-    -------
-    tuple of torch.Tensor
-        The numbers, and their places as int64.
-    """
-    if not x.dim():
-        return x.clone(), torch.zeros([], dtype=torch.int64)
-    moved = x.movedim(dim, -1)
-    ordered, _ = torch.sort(moved, -1)
-    # Runs of equal values by number, and how long each is; the first of the longest is wanted.
-    fresh = ordered[..., 1:] != ordered[..., :-1]
-    run = torch.nn.functional.pad(fresh.to(torch.int64).cumsum(-1), (1, 0))
-    times = torch.zeros_like(run).scatter_add(-1, run, torch.ones_like(run))
-    longest = times.argmax(-1, keepdim=True)
-    first = (run == longest).to(torch.int64).argmax(-1, keepdim=True)
-    found = ordered.gather(-1, first)
-    numbers = torch.arange(moved.shape[-1])
-    place = torch.where(moved == found, numbers, -1).amax(-1, keepdim=True)
-    found, place = found.movedim(-1, dim), place.movedim(-1, dim)
-    return (found, place) if keepdim else (found.squeeze(dim), place.squeeze(dim))
+ORDER_STATISTICS: dict[str, Callable[[Importer, fx.Node], Any]] = {
+    "median.default": _of_all(MEDIAN),
+    "median.dim": _of_lines(MEDIAN),
+    "nanmedian.default": _of_all(NUMBERS_MEDIAN),
+    "nanmedian.dim": _of_lines(NUMBERS_MEDIAN),
+    "mode.default": _of_lines(MODE),
+}
+"""By the name that the translator has for an operator."""

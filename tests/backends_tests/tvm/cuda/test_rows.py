@@ -17,11 +17,18 @@ from tvm.relax import op
 
 from benchmarks.gpu.cases.compiling import cuda_target
 from collage.backends.contract import BuildContext
+from collage.backends.relax.kept_whole.order_statistics import (
+    MEDIAN,
+    MODE,
+    NUMBERS_MEDIAN,
+    order_statistic,
+)
 from collage.backends.relax.kept_whole.running import running_extreme, running_logsumexp
 from collage.backends.relax.kept_whole.search import searchsorted
 from collage.testing import graph
 from tests.backends_tests.cuda_on_host import HostProgram
 from tests.backends_tests.tvm.cuda.lowered import kernels, lower
+from tests.backends_tests.tvm.test_order_statistics import expected_statistic
 from tests.backends_tests.tvm.test_running import wanted
 
 pytestmark = pytest.mark.cuda
@@ -221,3 +228,51 @@ def test_places_in_sorted_rows_are_numpys(
     for places, side in zip(found, ("left", "right"), strict=True):
         expected = np.stack([np.searchsorted(row, some, side) for row, some in pairs])
         np.testing.assert_array_equal(places, expected.reshape(asked))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "dtype"),
+    [
+        ((3, 700), 1, "float16"),
+        ((150, 3), 0, "float32"),
+        ((2, 131, 3), 1, "int64"),
+        ((3, 12), 1, "bfloat16"),
+        ((2, 6000), 1, "float32"),
+        ((5, 1), 1, "float64"),
+    ],
+)
+def test_medians_and_modes_are_those_of_the_sorted_line(
+    shape: tuple[int, ...], axis: int, dtype: str, tmp_path: Path, context: BuildContext
+) -> None:
+    x = drawn(shape, dtype)
+    # A line without numbers, one without others.
+    np.moveaxis(x, axis, -1)[..., 0, :] = math.nan if "float" in dtype else 7
+    np.moveaxis(x, axis, -1)[..., -1, :] = np.arange(shape[axis]) // 3
+    ways = (MEDIAN, NUMBERS_MEDIAN, MODE)
+
+    def body(emit: Any, x: relax.Var) -> relax.Expr:
+        pairs = [emit(order_statistic(x, which, axis)) for which in ways]
+        return relax.Tuple([emit(relax.TupleGetItem(pair, i)) for pair in pairs for i in (0, 1)])
+
+    found = run(body, [x], "order_statistic", tmp_path, context)
+    for which, value, place in zip(ways, found[::2], found[1::2], strict=True):
+        expected = expected_statistic(x.astype(wide_type(dtype)), which, axis)
+        np.testing.assert_array_equal(place, expected)
+        np.testing.assert_array_equal(
+            *(
+                each.astype(wide_type(dtype))
+                for each in (value, np.take_along_axis(x, expected, axis))
+            )
+        )
+
+
+def test_lines_too_long_for_a_block_are_sorted_by_others(context: BuildContext) -> None:
+    """Of any length, and with the simplest schedule, too."""
+
+    def body(emit: Any, x: relax.Var) -> relax.Expr:
+        pairs = [emit(order_statistic(x, which, 1)) for which in (MEDIAN, NUMBERS_MEDIAN, MODE)]
+        return relax.Tuple([emit(relax.TupleGetItem(pair, i)) for pair in pairs for i in (0, 1)])
+
+    lowered = lower(graph([(2, 30000)], body, "float32"), context)
+    assert any("argsort" in kernel for kernel in kernels(lowered))
+    assert kernels(lower(graph([(2, 300)], body, "float32"), context, schedule="plain"))
