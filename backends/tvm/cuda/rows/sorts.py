@@ -22,7 +22,7 @@ _ENTRY_BYTES = {
     **dict.fromkeys(["bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float32"], 8),
     **dict.fromkeys(["int64", "float64"], 16),
 }
-"""Of an element's key with its place in the line."""
+"""Of an element's key with its place in a line that is not long."""
 
 _ITEMS = (5, 9, 13, 17)
 """Entries of a thread, of which memory's banks have one each where their number is odd."""
@@ -30,7 +30,9 @@ _ITEMS = (5, 9, 13, 17)
 _THREADS = 1024
 _SHARED_BYTES = 200 << 10
 _CHUNKS = (2048, 4096, 8192)
-_MOST_KEPT = 5120
+_MOST_KEPT = 9216
+_FEWEST_LONG = 1 << 16
+"""Elements of a line whose places need more than 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class BlockSort:
     shared_bytes: int
 
     @classmethod
-    def of(cls, count: int, kind: str) -> Self | None:
+    def of(cls, count: int, kind: str, length: int | None = None) -> Self | None:
         """None where a block has no room for them, or such numbers have no keys.
 
         Parameters
@@ -61,15 +63,16 @@ class BlockSort:
             Of the entries.
         kind : str
             The elements' dtype.
+        length : int or None
+            Of the line that they are from, where that is not all of it.
 
         Returns
         -------
         BlockSort or None
             With the fewest items that do.
         """
-        size = _ENTRY_BYTES.get(kind, 0)
-        # Places of 16 bits stand beside keys of as many.
-        if not size or (size == 4 and count >= 1 << 16):
+        size = entry_bytes(kind, count if length is None else length)
+        if size is None:
             return None
         for items in _ITEMS if size < 16 else _ITEMS[:2]:
             threads = math.ceil(count / (items * WARP)) * WARP
@@ -77,6 +80,25 @@ class BlockSort:
             if threads <= _THREADS and needed <= _SHARED_BYTES:
                 return cls(items, threads, needed)
         return None
+
+
+def entry_bytes(kind: str, length: int) -> int | None:
+    """Of an element's key with its place in the line, or None where there are none.
+
+    Parameters
+    ----------
+    kind : str
+        The elements' dtype.
+    length : int
+        Of the line.
+
+    Returns
+    -------
+    int or None
+        A power of two.
+    """
+    size = _ENTRY_BYTES.get(kind)
+    return 2 * size if size == 4 and length >= _FEWEST_LONG else size
 
 
 def sorted_lines(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> relax.Expr | None:
@@ -137,25 +159,26 @@ def _chosen(
 ) -> relax.Expr | None:
     """The first few of long lines, by those of chunks."""
     lines, taken = choice.lines, choice.taken
+    size = entry_bytes(choice.kind, lines.length)
     for chunk in _CHUNKS:
         chunks = math.ceil(lines.length / chunk)
-        first = BlockSort.of(chunk, choice.kind)
-        last = BlockSort.of(chunks * taken, choice.kind)
+        first = BlockSort.of(chunk, choice.kind, lines.length)
+        last = BlockSort.of(chunks * taken, choice.kind, lines.length)
         if first is not None and last is not None and chunks * taken <= _MOST_KEPT:
             break
     else:
         return None
-    # Places are of the whole line.
-    if lines.length >= 1 << (16 if _ENTRY_BYTES[choice.kind] == 4 else 31):
+    if size is None or lines.length >= 1 << 31:
         return None
-    words = lines.count * chunks * taken * _ENTRY_BYTES[choice.kind] // 4
+    is_long = _flags(lines.length >= _FEWEST_LONG)
+    words = lines.count * chunks * taken * size // 4
     given = [*results, ((words,), "int32")]
     kept = len(given)
     launches = [
         Launch(
             lines.count * chunks,
             first.threads,
-            f"collage::sort_chunk<{first.items}, {_flags(choice.descending)}>",
+            f"collage::sort_chunk<{first.items}, {_flags(choice.descending)}, {is_long}>",
             (0, kept),
             (lines.length, lines.step, taken, chunk, chunks),
             first.shared_bytes,
@@ -163,7 +186,7 @@ def _chosen(
         Launch(
             lines.count,
             last.threads,
-            f"collage::sort_kept<{last.items}, {choice.flags}>",
+            f"collage::sort_kept<{last.items}, {is_long}, {choice.flags}>",
             (0, kept, 1, len(results)),
             (lines.length, lines.step, taken, chunks),
             last.shared_bytes,

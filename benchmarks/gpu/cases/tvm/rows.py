@@ -45,6 +45,7 @@ _SORTED: Sequence[tuple[tuple[int, ...], int, int, str]] = (
 _CHOSEN: Sequence[tuple[tuple[int, ...], int, str]] = (
     ((1, 50257), 50, "float16"),
     ((2, 30000), 9, "float32"),
+    ((1, 128256), 40, "bfloat16"),
 )
 """Too long for one block."""
 

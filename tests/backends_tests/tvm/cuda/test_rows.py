@@ -172,7 +172,9 @@ def test_sorts_keep_the_order_of_equals_and_put_what_is_no_number_last(
     np.testing.assert_array_equal(rising, order(x, axis, descending=False))
 
 
-@pytest.mark.parametrize(("length", "dtype"), [(20000, "float32"), (20000, "float16")])
+@pytest.mark.parametrize(
+    ("length", "dtype"), [(20000, "float32"), (20000, "float16"), (70000, "bfloat16")]
+)
 def test_the_first_of_a_long_line_are_those_of_its_chunks(
     length: int, dtype: str, tmp_path: Path, context: BuildContext
 ) -> None:
@@ -185,6 +187,7 @@ def test_the_first_of_a_long_line_are_those_of_its_chunks(
     smallest, at = run(body, [x], "", tmp_path, context)
     expected = order(x, 1, descending=False)[:, :60]
     np.testing.assert_array_equal(at, expected)
+    x, smallest = (each.astype(wide_type(dtype)) for each in (x, smallest))
     np.testing.assert_array_equal(smallest, np.take_along_axis(x, expected, 1))
 
 

@@ -127,14 +127,23 @@ struct Entry<unsigned long long> {
   }
 };
 
-template <class X>
-using EntryOf = Entry<typename KeyOf<X>::type>;
+/* Keys of 16 bits leave no more than as many for places: not enough where lines are long. */
+template <class Key, bool kLong>
+struct EntryKey {
+  using type = Key;
+};
+template <>
+struct EntryKey<unsigned short, true> {
+  using type = unsigned;
+};
+template <class X, bool kLong = false>
+using EntryOf = Entry<typename EntryKey<typename KeyOf<X>::type, kLong>::type>;
 
-template <bool kDescending, class X>
-__device__ __forceinline__ EntryOf<X> entry(X x, unsigned place) {
+template <bool kDescending, class E, class X>
+__device__ __forceinline__ E entry(X x, unsigned place) {
   using Key = typename KeyOf<X>::type;
   const Key key = KeyOf<X>::of(x);
-  return EntryOf<X>::of(kDescending ? static_cast<Key>(~key) : key, place);
+  return E::of(kDescending ? static_cast<Key>(~key) : key, place);
 }
 
 }  // namespace collage

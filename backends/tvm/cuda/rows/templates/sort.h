@@ -73,14 +73,14 @@ __device__ __forceinline__ void sort_block(E (&items)[kItems], E* shared) {
 }
 
 /* Part of a line, from one place to another, in order. */
-template <int kItems, bool kDescending, class X>
-__device__ __forceinline__ void sort_part(EntryOf<X>* shared, const X* __restrict__ line,
-                                          long long step, int begin, int end) {
-  EntryOf<X> items[kItems];
+template <int kItems, bool kDescending, class E, class X>
+__device__ __forceinline__ void sort_part(E* shared, const X* __restrict__ line, long long step,
+                                          int begin, int end) {
+  E items[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int place = begin + i * blockDim.x + threadIdx.x;
-    items[i] = place < end ? entry<kDescending>(line[place * step], place) : EntryOf<X>::none();
+    items[i] = place < end ? entry<kDescending, E>(line[place * step], place) : E::none();
   }
   sort_block(items, shared);
 }
@@ -111,34 +111,36 @@ __device__ __forceinline__ void sort_line(void* memory, const X* __restrict__ x,
 }
 
 /* A chunk of a line for each block, of which the first ones are kept. */
-template <int kItems, bool kDescending, class X>
+template <int kItems, bool kDescending, bool kLong, class X>
 __device__ __forceinline__ void sort_chunk(void* memory, const X* __restrict__ x,
                                            void* __restrict__ kept, long long length,
                                            long long step, long long taken, long long chunk,
                                            long long chunks, long long block) {
-  EntryOf<X>* shared = static_cast<EntryOf<X>*>(memory);
+  using E = EntryOf<X, kLong>;
+  E* shared = static_cast<E*>(memory);
   const X* line = x + line_begin(block / chunks, length, step);
   const int begin = block % chunks * chunk, end = min(begin + chunk, length);
   sort_part<kItems, kDescending>(shared, line, step, begin, end);
-  EntryOf<X>* to = static_cast<EntryOf<X>*>(kept) + block * taken;
+  E* to = static_cast<E*>(kept) + block * taken;
   for (int rank = threadIdx.x; rank < taken; rank += blockDim.x) to[rank] = shared[rank];
 }
 
 /* The first of what all chunks of a line have kept. */
-template <int kItems, bool kValues, bool kPlaces, class X, class Y, class Place>
+template <int kItems, bool kLong, bool kValues, bool kPlaces, class X, class Y, class Place>
 __device__ __forceinline__ void sort_kept(void* memory, const X* __restrict__ x,
                                           const void* __restrict__ kept, Y* __restrict__ values,
                                           Place* __restrict__ places, long long length,
                                           long long step, long long taken, long long chunks,
                                           long long block) {
-  EntryOf<X>* shared = static_cast<EntryOf<X>*>(memory);
+  using E = EntryOf<X, kLong>;
+  E* shared = static_cast<E*>(memory);
   const int count = chunks * taken;
-  const EntryOf<X>* from = static_cast<const EntryOf<X>*>(kept) + block * count;
-  EntryOf<X> items[kItems];
+  const E* from = static_cast<const E*>(kept) + block * count;
+  E items[kItems];
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
     const int number = i * blockDim.x + threadIdx.x;
-    items[i] = number < count ? from[number] : EntryOf<X>::none();
+    items[i] = number < count ? from[number] : E::none();
   }
   sort_block(items, shared);
   put_sorted<kValues, kPlaces>(shared, x + line_begin(block, length, step),
