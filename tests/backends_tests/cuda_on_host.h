@@ -45,8 +45,9 @@ inline float __int_as_float(unsigned bits) {
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
-inline float __fmul_rn(float x, float y) { return x * y; }
-inline double __dmul_rn(double x, double y) { return x * y; }
+// Not inlined: what is compiled is contracted to fused operations, as nvcc does, these are not.
+__attribute__((noinline)) static float __fmul_rn(float x, float y) { return x * y; }
+__attribute__((noinline)) static double __dmul_rn(double x, double y) { return x * y; }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 
 namespace cuda_on_host {

@@ -21,6 +21,7 @@ import tvm_ffi
 from tvm import relax, s_tir, tirx
 
 from collage.backends.compile import PASSES
+from collage.backends.devices.cpu_flags import cpu_flags_here
 from collage.backends.toolchain.cuda_toolkit import find_toolkit
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
@@ -225,6 +226,8 @@ def _compile(source: str, launches: dict[str, list[Launch]], folder: Path) -> Pa
         )
     program, library = folder / "kernels.cc", folder / "kernels.so"
     program.write_text(f'#include "{HEADER}"\n{text}\n{"".join(entries)}', encoding="utf-8")
-    command = ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", f"-I{find_toolkit().include}"]
+    fused = ["-mfma", "-ffp-contract=fast", "-fexpensive-optimizations"]
+    command = ["g++", "-std=c++17", "-O1", *(fused if "fma" in cpu_flags_here() else [])]
+    command += ["-w", "-shared", "-fPIC", f"-I{find_toolkit().include}"]
     subprocess.run([*command, "-o", str(library), str(program)], check=True)
     return library

@@ -48,7 +48,7 @@ def as_generated(func: tirx.PrimFunc) -> tirx.PrimFunc:
     True
     """
     body = tvm_ffi.structural_map(func.body, [(tirx.For, _one_by_one)])
-    body = tvm_ffi.structural_map(body, [(TensorLoad, _at_rounded_place)])
+    body = _with_rounded_places(body)
     return func if body.same_as(func.body) else func.with_body(body)
 
 
@@ -79,21 +79,34 @@ def _has_no_vector(loop: tirx.For) -> bool:
     return any(found)
 
 
-def _at_rounded_place(load: TensorLoad) -> Any:
-    places = [_rounded(place) for place in load.indices]
-    if all(new.same_as(old) for new, old in zip(places, load.indices, strict=True)):
-        return load
-    return tirx.BufferLoad(load.source, places)
+def _with_rounded_places(body: Any) -> Any:
+    """Round the products that places are made of, wherever they stand.
+
+    A resize looks its neighbours up at the floor of a product, and weighs them by what the product
+    has beyond its floor: rounded in one and contracted in the other, both are not of one place.
+    """
+    chosen: set[tvm_ffi.StructuralKey] = set()
+
+    def note(product: tirx.Mul) -> Any:
+        if str(product.ty) not in _ROUNDED_PRODUCTS:
+            return product
+        chosen.add(tvm_ffi.StructuralKey(product))
+        return _rounded(product)
+
+    def collect(load: TensorLoad) -> None:
+        for place in load.indices:
+            if not isinstance(place, Var | tirx.IntImm):
+                tvm_ffi.structural_map(place, [(tirx.Mul, note)])
+
+    def rounded(product: tirx.Mul) -> Any:
+        if str(product.ty) not in _ROUNDED_PRODUCTS:
+            return product
+        return _rounded(product) if tvm_ffi.StructuralKey(product) in chosen else product
+
+    tvm_ffi.structural_walk(body, [(TensorLoad, collect)])
+    return tvm_ffi.structural_map(body, [(tirx.Mul, rounded)]) if chosen else body
 
 
-def _rounded(place: Any) -> Any:
-    if isinstance(place, Var | tirx.IntImm):
-        return place
-
-    def product(expr: tirx.Mul) -> Any:
-        function = _ROUNDED_PRODUCTS.get(str(expr.ty))
-        if function is None:
-            return expr
-        return tirx.call_pure_extern(str(expr.ty), function, expr.a, expr.b)
-
-    return tvm_ffi.structural_map(place, [(tirx.Mul, product)])
+def _rounded(product: tirx.Mul) -> Any:
+    dtype = str(product.ty)
+    return tirx.call_pure_extern(dtype, _ROUNDED_PRODUCTS[dtype], product.a, product.b)

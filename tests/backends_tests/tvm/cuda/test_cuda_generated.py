@@ -119,6 +119,28 @@ def test_products_that_choose_a_place_are_rounded_by_themselves(
     np.testing.assert_array_equal(program(x)[0], x[:, :, [0] * 4 + [1] * 3][..., [0] * 4 + [1] * 4])
 
 
+@pytest.mark.parametrize(("before", "behind"), [(65, 513), (33, 257), (20, 47)])
+def test_neighbours_are_weighed_by_the_place_that_they_are_looked_up_at(
+    before: int, behind: int, context: BuildContext, tmp_path: Path
+) -> None:
+    """Only one of both was rounded: pixels whose place is a whole number were their neighbours."""
+    mod = graph(
+        [(1, 1, 1, before)],
+        lambda emit, x: op.image.resize2d(
+            x,
+            tvm.relax.ShapeExpr((1, behind)),
+            layout="NCHW",
+            method="linear",
+            coordinate_transformation_mode="half_pixel",
+        ),
+    )
+    x = _random(1, 1, 1, before)
+    (found,) = _run(mod, context, tmp_path, x)
+    places = ((np.arange(behind) + 0.5) * before / behind - 0.5).clip(0, before - 1)
+    expected = np.interp(places, np.arange(before), x.ravel())
+    np.testing.assert_allclose(found.ravel(), expected, atol=1e-4)
+
+
 def test_a_kernel_without_results_launches_nothing(context: BuildContext) -> None:
     mod = graph([(2, 0, 3)], lambda emit, x: op.exp(emit(op.permute_dims(x, [0, 2, 1]))))
     lowered = lower(mod, context)
