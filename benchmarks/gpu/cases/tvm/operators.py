@@ -26,7 +26,7 @@ SAMPLE = frozenset(
         *(("matmul_row", "float16"), ("mean_pixels", "float16"), ("sum_columns", "bfloat16")),
         *(("softmax", "bfloat16"), ("layer_norm", "bfloat16"), ("cumsum_last", "float16")),
         *(("avg_pool1d", "float16"), ("resize2d_linear", "bfloat16"), ("cumprod", "bfloat16")),
-        *(("scatter_nd", "float16"),),
+        *(("scatter_nd", "float16"), ("sum_of_all", "float16"), ("argmax_columns", "float16")),
     )
 )
 """Cases for every day: one of each kind."""
@@ -131,6 +131,10 @@ class _Operators:
             yield f"{name}_pixels", [(2, 9, 112, 112)], reduced
             yield f"{name}_rows", [(5, _PIXELS)], _partial(function, axis=[1])
             yield f"{name}_columns", [(_PIXELS, 24)], _partial(function, axis=[0])
+        # One number of all that there is, which is rounded by a stage without an axis.
+        yield "sum_of_all", [(_PIXELS,)], _partial(op.sum)
+        # Results of 64 bits beside each other, of operands of 16.
+        yield "argmax_columns", [(300, 64)], _partial(op.argmax, axis=0)
         yield "sum_few_columns", [(_PIXELS, 3)], _partial(op.sum, axis=[0])
         yield "prod", [(300, 24)], _partial(op.prod, axis=[1])
         yield "cumsum_last", [(6, 4096)], _partial(op.cumsum, axis=1)

@@ -183,6 +183,7 @@ def test_tiles_fill_the_chip() -> None:
         (lambda emit, x: op.nn.softmax(x, axis=1), (2, 64, 9, 7), 1),
         (lambda emit, x: op.mean(x, [2, 3]), (8, 64, 28, 28), 1),
         (lambda emit, x: op.mean(x, None), (2048, 4096), 2),
+        (lambda emit, x: op.sum(x, None), (2048, 4096), 2),
         (lambda emit, x: op.mean(x, [0]), (16384, 64), 2),
         (lambda emit, x: op.matmul(x, weights(4096, 512)), (2, 4096), 2),
         (

@@ -41,6 +41,7 @@ _FLOAT32 = ("dense_dense", "dense_odd", "dense_row", "batched", "softmax", "conv
 
 _OPERATORS = (
     *("matmul_row-float16", "layer_norm-bfloat16", "scatter_nd-float16"),
+    *("sum_of_all-float16", "argmax_columns-float16"),
     *("scatter_nd_added-float16", "scatter_elements_put-float16", "in_order-float16"),
 )
 
