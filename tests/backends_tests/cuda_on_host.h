@@ -33,6 +33,8 @@
 
 inline float max(float a, float b) { return std::fmax(a, b); }
 inline float min(float a, float b) { return std::fmin(a, b); }
+inline double max(double a, double b) { return std::fmax(a, b); }
+inline double min(double a, double b) { return std::fmin(a, b); }
 inline int max(int a, int b) { return std::max(a, b); }
 inline int min(int a, int b) { return std::min(a, b); }
 inline int64_t max(int64_t a, int64_t b) { return std::max(a, b); }
@@ -42,6 +44,11 @@ inline long long min(long long a, long long b) { return std::min(a, b); }
 using std::exp, std::fabs, std::isnan, std::log1p;
 inline float __int_as_float(unsigned bits) {
   float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline double __longlong_as_double(unsigned long long bits) {
+  double value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
@@ -193,7 +200,7 @@ T __shfl_xor_sync(unsigned, T value, int mask) {
 
 // One thread runs at a time.
 template <typename T>
-T atomicAdd(T* address, T value) {
+T atomicAdd(T* address, std::common_type_t<T> value) {
   const T before = *address;
   *address += value;
   return before;
@@ -203,6 +210,20 @@ template <typename T, typename Value>
 T atomicMax(T* address, Value value) {
   const T before = *address;
   if (static_cast<T>(value) > before) *address = static_cast<T>(value);
+  return before;
+}
+
+template <typename T, typename Value>
+T atomicMin(T* address, Value value) {
+  const T before = *address;
+  if (static_cast<T>(value) < before) *address = static_cast<T>(value);
+  return before;
+}
+
+template <typename T, typename Value>
+T atomicCAS(T* address, Value expected, Value value) {
+  const T before = *address;
+  if (before == static_cast<T>(expected)) *address = static_cast<T>(value);
   return before;
 }
 

@@ -4,7 +4,8 @@ TOPI's kernels have a thread for each place beside the one that indices choose, 
 through all indices: messages along the edges of a graph were added by as many threads as a node has
 features, points of a grid written by one.
 
-Sums are added by the memory. Of updates of one place the last counts, as it does elsewhere here:
+Sums, products and extremes are made by the memory; narrower types than its own are kept in float32
+before. Of updates of one place the last counts, as it does elsewhere here:
 each place gets to know the highest number of its updates before any is written.
 """
 
@@ -22,18 +23,16 @@ from collage.backends.relax.launch import kernel
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.legalization import default_legalization
 from collage.backends.tvm.common.scatter import Scatter
+from collage.backends.tvm.cuda.atomics import MAX, UPDATE, combine, has_atomic
 
 _THREADS = 256
 
-_ADDED_BY_MEMORY = ("float32", "float64", "int32")
-"""What CUDA's ``atomicAdd`` takes as TVM writes it; narrower sums are kept in float32 before."""
-
-_FEW = {"add": 2, "update": 8}
+_FEW, _FEW_PUT = 2, 8
 """Indices up to which one thread after the other may as well go through them."""
 
 
 def legalize_scatter_nd(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """``data`` with ``updates`` added to or put at places of its first axes, which are indexed.
+    """``data`` with ``updates`` reduced with or put at places of its first axes, which are indexed.
 
     Parameters
     ----------
@@ -43,7 +42,7 @@ def legalize_scatter_nd(builder: relax.BlockBuilder, call: relax.Call) -> relax.
     Returns
     -------
     relax.Expr
-        TVM's own for other reductions, and where there are few indices.
+        TVM's own for types that memory does not reduce, and where there are few indices.
     """
     if not _is_ours(call, math.prod(static_shape(call.args[1])[:-1])):
         return default_legalization(builder, call)
@@ -51,7 +50,7 @@ def legalize_scatter_nd(builder: relax.BlockBuilder, call: relax.Call) -> relax.
 
 
 def legalize_scatter_elements(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """``data`` with ``updates`` added to or put at places of an axis that is indexed.
+    """``data`` with ``updates`` reduced with or put at places of an axis that is indexed.
 
     Parameters
     ----------
@@ -61,7 +60,7 @@ def legalize_scatter_elements(builder: relax.BlockBuilder, call: relax.Call) -> 
     Returns
     -------
     relax.Expr
-        TVM's own for other reductions, and where there are few indices.
+        TVM's own for types that memory does not reduce, and where there are few indices.
     """
     shape, taken = (static_shape(arg) for arg in call.args[:2])
     axis = int(call.attrs.axis) % len(shape)
@@ -72,13 +71,15 @@ def legalize_scatter_elements(builder: relax.BlockBuilder, call: relax.Call) -> 
 
 def _is_ours(call: relax.Call, indices: int) -> bool:
     reduction = str(call.attrs.reduction)
-    addable = reduction != "add" or str(call.ty.dtype) in _ADDED_BY_MEMORY
     some = math.prod(static_shape(call)) > 0
-    return reduction in _FEW and indices > _FEW[reduction] and addable and some
+    if reduction == UPDATE:
+        return some and indices > _FEW_PUT
+    return some and indices > _FEW and has_atomic(reduction, str(call.ty.dtype))
 
 
 def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: Scatter) -> relax.Expr:
-    added = str(call.attrs.reduction) == "add"
+    reduction = str(call.attrs.reduction)
+    put_there = reduction == UPDATE
     dtype = str(call.ty.dtype)
     numbers = scatter.size // scatter.row
 
@@ -89,10 +90,10 @@ def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: Scatter) -> re
         def copy(number: Any) -> None:
             out[number] = x[number]
 
-        def add(number: Any) -> None:
+        def reduce(number: Any) -> None:
             place = scatter.place(chosen, number)
-            with T.If(tirx.all(*place.inside)), T.Then():
-                _atomic("atomicAdd", dtype, out[place.element], updates[number])
+            with T.If(tirx.all(*place.inside)), T.Then(), T.seq_scope():
+                combine(reduction, dtype, out[place.element], updates[number])
 
         def nobody(number: Any) -> None:
             last[0][number] = -1
@@ -101,7 +102,7 @@ def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: Scatter) -> re
             place = scatter.place(chosen, number * scatter.row)
             with T.If(tirx.all(*place.inside)), T.Then():
                 own = last[0][place.element // scatter.row]
-                _atomic("atomicMax", "int32", own, number.astype("int32"))
+                combine(MAX, "int32", own, number.astype("int32"))
 
         def put(number: Any) -> None:
             place = scatter.place(chosen, number)
@@ -112,17 +113,17 @@ def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: Scatter) -> re
         with IRBuilder() as ib:
             with T.seq_scope():
                 _each(scatter.size, copy)
-                if added:
-                    _each(scatter.count, add)
-                else:
+                if put_there:
                     _each(numbers, nobody)
                     _each(scatter.count // scatter.row, claim)
                     _each(scatter.count, put)
+                else:
+                    _each(scatter.count, reduce)
             return ib.get()
 
     def scattered(x: te.Tensor, chosen: te.Tensor, updates: te.Tensor) -> Any:
         outs = [tirx.decl_buffer(x.shape, dtype, "out_buf", layout=None)]
-        if not added:
+        if put_there:
             outs.append(tirx.decl_buffer((numbers,), "int32", "last_buf", layout=None))
         return te.extern(
             [buffer.shape for buffer in outs],
@@ -138,11 +139,7 @@ def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: Scatter) -> re
         )
 
     found = builder.call_te(scattered, *call.args, primfunc_name_hint="scattered")
-    return found if added else relax.TupleGetItem(builder.emit(found), 0)
-
-
-def _atomic(name: str, dtype: str, element: Any, value: Any) -> None:
-    T.evaluate(tirx.call_extern(dtype, name, tirx.address_of(element), value))
+    return relax.TupleGetItem(builder.emit(found), 0) if put_there else found
 
 
 def _each(count: int, body: Callable[[Any], None]) -> None:

@@ -23,6 +23,7 @@ from collage.backends.tvm.common.families import (
 )
 from collage.backends.tvm.cuda.schedules import (
     elementwise,
+    independent,
     one_thread,
     outermost,
     own_threads,
@@ -75,6 +76,7 @@ _DLIGHT: tuple[tuple[str, Family], ...] = (
     ("dlight.Transpose", _dlight(dlight.gpu.Transpose)),
 )
 LAST: tuple[tuple[str, Family], ...] = (
+    ("independent", independent.schedule),
     ("dlight.Fallback", _dlight(dlight.gpu.Fallback)),
     ("outermost", outermost.schedule),
     ("one_thread", one_thread.schedule),

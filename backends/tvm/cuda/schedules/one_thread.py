@@ -34,15 +34,39 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
     if not isinstance(root, s_tir.SBlockRealize) or root.block.alloc_buffers:
         return OTHER_KIND
     body = tvm_ffi.structural_map(root.block.body, [(tirx.For, _serial)])
-    for tag in reversed(_AXES):
+    block, thread = (tirx.Var(tag.replace(".", "_"), "int32") for tag in _AXES)
+    return in_threads(func, body, (block, 1), (thread, 1))
+
+
+def in_threads(
+    func: tirx.PrimFunc, body: tirx.Stmt, blocks: tuple[Any, int], threads: tuple[Any, int]
+) -> tirx.PrimFunc:
+    """A program whose whole body each thread runs.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        The program, with nothing but a root block.
+    body : tirx.Stmt
+        What a thread does.
+    blocks, threads : (Var, int)
+        The variables in it that number blocks, and threads within one, and how many there are.
+
+    Returns
+    -------
+    tirx.PrimFunc
+        With the loops over both around the body.
+    """
+    for tag, (var, extent) in reversed(list(zip(_AXES, (blocks, threads), strict=True))):
         body = tirx.For(
-            tirx.Var(tag.replace(".", "_"), "int32"),
+            var,
             tirx.const(0, "int32"),
-            tirx.const(1, "int32"),
+            tirx.const(extent, "int32"),
             tirx.ForKind.THREAD_BINDING,
             body,
             tirx.IterVar(None, tirx.Var(tag, "int32"), tirx.IterVar.ThreadIndex, tag),
         )
+    root = func.body
     block = root.block
     return func.with_body(
         s_tir.SBlockRealize(

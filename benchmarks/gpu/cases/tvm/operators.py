@@ -162,6 +162,12 @@ class _Operators:
             [(24, 6), (257, 5)],
             lambda emit, x, values: op.scatter_elements(x, columns, values, 0, "add"),
         )
+        for reduction in ("mul", "max", "min"):
+            yield (
+                f"scatter_nd_{reduction}",
+                [(24, 20), (300, 20)],
+                lambda emit, x, values, how=reduction: op.scatter_nd(x, nodes, values, how),
+            )
         yield (
             "scatter_nd_put",
             [(24, 20), (300, 20)],

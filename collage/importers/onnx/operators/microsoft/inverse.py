@@ -9,6 +9,7 @@ from tvm.relax import op
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from collage.backends.relax.independent import each
 from collage.importers.onnx.operators.node import Node, Refused
 
 _WIDE = "float64"
@@ -42,7 +43,7 @@ def _eliminated(given: tirx.Buffer, result: tirx.Buffer, size: int) -> tirx.Stmt
         x, wide = T.buffer_proxy(given), T.buffer_proxy(result)
         best = T.buffer_proxy(T.alloc_buffer((1,), "int64", scope="local"))
         kept = T.buffer_proxy(T.alloc_buffer((1,), _WIDE, scope="local"))
-        with T.serial(0, int(given.shape[0])) as b, T.seq_scope():
+        with each(int(given.shape[0])) as b, T.seq_scope():
             with T.serial(0, size) as i, T.serial(0, size) as j, T.seq_scope():
                 wide[b, i, j] = x[b, i, j]
                 one, zero = tirx.const(1, _WIDE), tirx.const(0, _WIDE)

@@ -12,6 +12,7 @@ from tvm import relax, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from collage.backends.relax.independent import each
 from collage.importers.onnx.operators.node import Node
 
 _ROUNDS = 100
@@ -56,7 +57,7 @@ def _iterated(given: tirx.Buffer, result: tirx.Buffer, classes: int) -> tirx.Stm
         q = T.buffer_proxy(T.alloc_buffer((classes, classes), _DTYPE, scope="local"))
         qp = T.buffer_proxy(T.alloc_buffer((classes,), _DTYPE, scope="local"))
         at = T.buffer_proxy(T.alloc_buffer((4,), _DTYPE, scope="local"))
-        with T.serial(0, int(given.shape[0])) as b, T.seq_scope():
+        with each(int(given.shape[0])) as b, T.seq_scope():
             _started(x, p, q, b, classes)
             at[1] = _real(1)
             with T.serial(0, _ROUNDS), T.If(at[1] > _real(0)), T.Then(), T.seq_scope():

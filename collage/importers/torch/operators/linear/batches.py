@@ -10,6 +10,7 @@ from tvm.relax import op
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from collage.backends.relax.independent import each
 from collage.importers.torch.operators.arguments import Importer, dtype_of, shape_of
 
 WIDE = "float64"
@@ -50,7 +51,7 @@ def computed(
     ]
 
     def body(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
-        with IRBuilder() as made, T.serial(0, int(outs[0].shape[0])) as number, T.seq_scope():
+        with IRBuilder() as made, each(int(outs[0].shape[0])) as number, T.seq_scope():
             write([T.buffer_proxy(x) for x in ins], [T.buffer_proxy(x) for x in outs], number)
         return made.get()
 
