@@ -14,7 +14,8 @@ from collage.backends.tvm.common.blocks import Axis, axes_of, root_blocks, size_
 _LEVELS = {
     **dict.fromkeys(("exp", "log", "sigmoid", "tanh", "erf", "pow"), 2),
     **dict.fromkeys(("sin", "cos"), 3),
-    **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh"), 6),
+    **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2"), 6),
+    **dict.fromkeys(("sinh", "cosh", "asinh", "acosh", "atanh"), 6),
 }
 """What functions weigh where one is the argument of another."""
 

@@ -259,6 +259,29 @@ def _atanh(a: Any) -> Any:
     return let(let((double(1.0) + a) / (double(1.0) - a), _log), value)
 
 
+def _exponential(a: Any) -> Any:
+    """Of a size; what is no number stays none."""
+    return let(
+        _power_of_two(a * double(1 / math.log(2))),
+        lambda value: tirx.Select(_is_none(a), a, value),
+    )
+
+
+def _sinh(a: Any) -> Any:
+    def value(grown: Any) -> Any:
+        small = a + a * a * a * double(1 / 6)
+        return tirx.Select(a < double(1e-3), small, (grown - double(1.0) / grown) * double(0.5))
+
+    return let(_exponential(a), value)
+
+
+def _cosh(x: Any) -> Any:
+    return let(
+        let(_size(x), _exponential),
+        lambda grown: (grown + double(1.0) / grown) * double(0.5),
+    )
+
+
 def power(base: Any, exponent: Any) -> Any:
     """Any power of a number, as C's ``powf`` has it.
 
@@ -307,6 +330,8 @@ FUNCTIONS = {
     "tirx.asin": in_float64(_odd(_asin_size)),
     "tirx.acos": in_float64(_acos),
     "tirx.atan": in_float64(_odd(_atan)),
+    "tirx.sinh": in_float64(_odd(_sinh)),
+    "tirx.cosh": in_float64(_cosh),
     "tirx.asinh": in_float64(_odd(_asinh)),
     "tirx.acosh": in_float64(_acosh),
     "tirx.atanh": in_float64(_odd(_atanh)),

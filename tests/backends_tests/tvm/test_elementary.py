@@ -25,6 +25,8 @@ ONE: dict[str, tuple[Callable[..., relax.Expr], Callable[..., np.ndarray]]] = {
     "asin": (op.asin, np.arcsin),
     "acos": (op.acos, np.arccos),
     "atan": (op.atan, np.arctan),
+    "sinh": (op.sinh, np.sinh),
+    "cosh": (op.cosh, np.cosh),
     "asinh": (op.asinh, np.arcsinh),
     "acosh": (op.acosh, np.arccosh),
     "atanh": (op.atanh, np.arctanh),
@@ -79,7 +81,7 @@ def test_functions_of_one_number(name: str, context: BuildContext) -> None:
 
 def test_signs_of_zero(context: BuildContext) -> None:
     x = np.array([0.0, -0.0] * 16, np.float32)
-    for name in ("tan", "asin", "atan", "asinh", "atanh"):
+    for name in ("tan", "sinh", "asin", "atan", "asinh", "atanh"):
         mod = tvm_cases.partition(lambda emit, x, name=name: emit(ONE[name][0](x)), [x])
         (got,) = tvm_cases.run(mod, [x], tvm_cases.for_example(context))
         np.testing.assert_array_equal(np.signbit(got), np.signbit(x))
