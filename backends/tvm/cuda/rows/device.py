@@ -110,8 +110,9 @@ def _write(launch: Launch, tensors: Sequence[Any]) -> None:
     with kernel(launch.blocks, launch.threads) as (block, _):
         given: list[Any] = []
         if launch.shared_bytes:
-            memory = T.decl_buffer((launch.shared_bytes,), "uint8", scope="shared.dyn")
-            given.append(tirx.address_of(T.buffer_proxy(memory)[0]))
+            memory = T.alloc_buffer((launch.shared_bytes,), "uint8", scope="shared.dyn")
+            # By itself: of the place of an element TVM sees that one byte is used, and leaves that.
+            given.append(memory.data)
         given += [tirx.address_of(tensors[number][0]) for number in launch.operands]
         given += [tirx.const(size, "int64") for size in launch.sizes]
         source = "".join((TEMPLATES / f"{each}.h").read_text("utf-8") for each in _TEMPLATES)

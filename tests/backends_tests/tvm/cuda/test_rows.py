@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import relax
+import tvm
+import tvm_ffi
+from tvm import relax, s_tir, tirx
 from tvm.relax import op
 
 from benchmarks.gpu.cases.compiling import cuda_target
@@ -279,3 +281,27 @@ def test_lines_too_long_for_a_block_are_sorted_by_others(context: BuildContext) 
     lowered = lower(graph([(2, 30000)], body, "float32"), context)
     assert any("argsort" in kernel for kernel in kernels(lowered))
     assert kernels(lower(graph([(2, 300)], body, "float32"), context, schedule="plain"))
+
+
+def test_a_block_gets_the_memory_that_it_sorts_in(context: BuildContext) -> None:
+    """TVM saw that the place of one byte was used, and launched blocks with so many."""
+    lowered = lower(graph([(64, 1000)], lambda _, x: op.sort(x, 1), "float16"), context)
+    (wanted_bytes,) = _shared_bytes(lowered)
+    compact = s_tir.transform.CompactBufferAllocation()(
+        s_tir.transform.ConvertBlocksToOpaque()(lowered)
+    )
+    assert wanted_bytes >= 1000 * 4
+    assert _shared_bytes(compact) == [wanted_bytes]
+
+
+def _shared_bytes(mod: tvm.IRModule) -> list[int]:
+    """Extents of what lies in dynamic shared memory."""
+    found: list[int] = []
+
+    def note(stmt: tirx.AllocBuffer) -> None:
+        if stmt.buffer.scope() == "shared.dyn":
+            found.append(math.prod(int(extent) for extent in stmt.buffer.shape))
+
+    for func in kernels(mod).values():
+        tvm_ffi.structural_walk(func.body, [(tirx.AllocBuffer, note)])
+    return found
