@@ -135,7 +135,7 @@ def _added(x: Tensor, ids: Tensor, source: Tensor) -> Tensor:
 
 def _copied(x: Tensor, ids: Tensor, source: Tensor) -> Tensor:
     # Rows that repeat would leave it to chance which one stays.
-    return torch.index_copy(x, 0, torch.arange(64) * 16 + ids, source)
+    return torch.index_copy(x, 0, torch.arange(64, device=ids.device) * 16 + ids, source)
 
 
 def _filled(x: Tensor, ids: Tensor) -> Tensor:
