@@ -113,7 +113,7 @@ def _binary(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _with_table(function: Callable[..., Tensor]) -> Call:
-    # Drawn when the case is built, behind the seed: processes list the cases in states of their own.
+    # Drawn when the case is built, behind the seed: processes list the cases in their own states.
     return Call(function, (torch.randn(10000, 64),))
 
 
