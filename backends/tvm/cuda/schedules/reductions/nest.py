@@ -15,7 +15,6 @@ from tvm import s_tir, tirx
 from collage.backends.tvm.common.blocks import axes_of, fuse_all, loop_extent
 from collage.backends.tvm.common.families import Refusal
 from collage.backends.tvm.common.inlining import has_branches, reads_indices
-from collage.backends.tvm.cuda.schedules._base import VECTOR_BYTES, dtype_bytes
 from collage.backends.tvm.cuda.schedules._vector import (
     in_a_row,
     lanes_of,
@@ -87,7 +86,7 @@ class Kernel:
             for block in (sch.get_sblock(one.name), sch.get_sblock(one.shared)):
                 for index in range(len(sch.get(block).writes)):
                     sch.set_scope(block, index, "local")
-        threads, finish = self._open(stage, places, chunks, copies)
+        threads, finish = self._open(stage, places, chunks, copied=bool(copies))
         depth = self._depth(stage, threads)
         if writer is not None:
             self._near({writer}, threads)
@@ -165,7 +164,7 @@ class Kernel:
         return found
 
     def _open(
-        self, stage: Any, places: list[Any], chunks: int, copies: list[Any]
+        self, stage: Any, places: list[Any], chunks: int, *, copied: bool
     ) -> tuple[Any, Callable[[], None]]:
         """Bind the writing stage's loops; gives the loop over results, and what is left to do."""
         sch, plan = self.sch, self.plan
@@ -217,9 +216,9 @@ class Kernel:
             # Only now: what is needed under a loop is not seen through conditions on others.
             _, shared = sch.split(rest, [None, plan.q])
             sch.bind(shared, plan.q_tag)
-            if copies:
+            if copied:
                 if lane is not None and lanes > 1:
-                    self._vectorize_copies(copies, lane, lanes)
+                    sch.vectorize(lane)
                 return
             if lane is not None and lanes > 1 and self._writes_along(stage, lane):
                 self.stored = store_wide(sch, stage, shared, lanes)
@@ -229,18 +228,6 @@ class Kernel:
                     sch.unroll(loop)
 
         return under, finish
-
-    def _vectorize_copies(self, copies: list[Any], lane: Any, lanes: int) -> None:
-        """Store results in vectors that CUDA has: what is read may be narrower than they are.
-
-        TVM writes no type at all for eight 64-bit integers.
-        """
-        sch = self.sch
-        most = VECTOR_BYTES // max(dtype_bytes(sch.get(c).writes[0].source) for c in copies)
-        if lanes > most:
-            outer, lane = sch.split(lane, [None, most])
-            sch.unroll(outer)
-        sch.vectorize(lane)
 
     def _lanes(self, stage: Any, loop: Any) -> int:
         """Elements that the writing stage stores at once, along its last axis."""
