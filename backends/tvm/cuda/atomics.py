@@ -31,6 +31,11 @@ def has_atomic(operation: str, dtype: str) -> bool:
         As Relax's scatters name their reductions.
     dtype : str
         Of the elements.
+
+    Returns
+    -------
+    bool
+        Types narrower than the memory's own are not.
     """
     return operation in _OPERATIONS and (dtype in _INTEGERS or dtype in _BITS)
 

@@ -132,7 +132,7 @@ AXES = {
     "row": convolution((1, 128, 9, 23), 96, taps=(1, 3), padding=(0, 1)),
     "column": convolution((2, 128, 17, 5), 128, taps=(3, 1), padding=(1, 0)),
     "line": convolution((2, 128, 131), 160, taps=(3,), padding=(1,)),
-    "line_dilated": convolution((1, 128, 67), 128, taps=(3,), padding=(4,), dilation=4),
+    "line_dilated": convolution((1, 128, 131), 128, taps=(3,), padding=(4,), dilation=4),
     "line_residual": convolution((1, 128, 66), 128, residual),
     "line_of_five": convolution((1, 256, 61), 192, taps=(5,), padding=(2,)),
     "row_of_five": convolution((1, 192, 3, 19), 256, taps=(1, 5), padding=(0, 2)),
