@@ -94,9 +94,11 @@ def _takes_part(case: Case, targets: list[str], strategy: str) -> bool:
 
 def difference(answers: list[Any], case: Case) -> str:
     """In what the answers differ from the case's, in words; empty where they do not."""
-    if len(answers) != len(case.outputs):
-        return f"{len(answers)} outputs instead of {len(case.outputs)}"
-    for answer, wanted in zip(answers, case.outputs, strict=True):
+    # Of a sequence each tensor is an output here.
+    expected = [x for one in case.outputs for x in (one if isinstance(one, list) else [one])]
+    if len(answers) != len(expected):
+        return f"{len(answers)} outputs instead of {len(expected)}"
+    for answer, wanted in zip(answers, map(np.asarray, expected), strict=True):
         ours = np.asarray(answer)
         if (ours.shape, ours.dtype) != (wanted.shape, wanted.dtype):
             return f"{ours.dtype}{list(ours.shape)} instead of {wanted.dtype}{list(wanted.shape)}"

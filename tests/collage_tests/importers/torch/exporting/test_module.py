@@ -22,7 +22,6 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", exc_type=ImportError)
 nn = torch.nn
 
-
 exporting = torch.compiler.is_exporting
 """By a name of its own, by which nobody finds out who asks."""
 
