@@ -15,7 +15,8 @@ from tvm.script.ir_builder import tirx as T
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.blocks import PARALLEL_MIN_WORK
 from collage.backends.tvm.common.legalization import default_legalization
-from collage.backends.tvm.cpu.programs import call_program, is_none
+from collage.backends.tvm.common.programs import call_program
+from collage.backends.tvm.cpu.not_numbers import is_none
 from collage.backends.tvm.cpu.schedules import Machine
 
 _KINDS = ("float32", "float64", "int32", "int64")

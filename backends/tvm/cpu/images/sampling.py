@@ -16,7 +16,8 @@ from collage.backends.relax.kept_whole.sampling import BEYOND, METHODS, NAME, Sa
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.blocks import PARALLEL_MIN_WORK
 from collage.backends.tvm.common.legalization import default_legalization
-from collage.backends.tvm.cpu.programs import call_program, is_none
+from collage.backends.tvm.common.programs import call_program
+from collage.backends.tvm.cpu.not_numbers import is_none
 from collage.backends.tvm.cpu.schedules import Machine
 
 _VECTORS = 2
