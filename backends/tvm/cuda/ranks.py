@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import relax, te, tirx
-from tvm.script.ir_builder import IRBuilder
+from tvm import relax, tirx
 from tvm.script.ir_builder import tirx as T
 
 from collage.backends.relax.launch import kernel
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.numbers.rounding import WIDE
+from collage.backends.tvm.common.programs import call_program
+from collage.backends.tvm.cuda.sort_calls import SortCall
 
 _LONGEST = 128
 """On an H100 sorts of rows of 32 took 4.7 us where TOPI's took 8.1, of 128 9.1 where it took 10.1,
@@ -77,56 +78,35 @@ def ranked(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> rela
     relax.Expr or None
         None for long rows, for types that cannot be compared, and where there is nothing to sort.
     """
-    name, attrs, shape = str(call.op.name), call.attrs, static_shape(call.args[0])
+    shape, kind = static_shape(call.args[0]), str(call.args[0].ty.dtype)
     size = math.prod(shape)
-    if not shape or not size or str(call.args[0].ty.dtype) not in _COMPARED_AS:
+    if not shape or not size or kind not in _COMPARED_AS:
         return None
-    axis = int(attrs.axis) % len(shape)
-    if shape[axis] > _LONGEST:
+    sort = SortCall.of(call)
+    if shape[sort.axis] > _LONGEST:
         return None
-    chosen = name == "relax.topk"
-    taken = int(attrs.k) if chosen and int(attrs.k) > 0 else shape[axis]
-    order = _Order(
-        shape[axis],
-        math.prod(shape[axis + 1 :]),
-        min(taken, shape[axis]),
-        bool(attrs.largest) if chosen else bool(attrs.descending),
-    )
-    wanted = {"relax.sort": "values", "relax.argsort": "indices"}.get(name)
-    wanted = wanted or str(attrs.ret_type)
-    types = list(call.ty.fields) if isinstance(call.ty, relax.TupleType) else [call.ty]
-    results = [(static_shape(each), str(each.dtype)) for each in types]
-    has_values = wanted in ("values", "both")
+    order = _Order(shape[sort.axis], math.prod(shape[sort.axis + 1 :]), sort.taken, sort.descending)
 
-    def program(ins: Sequence[Any], outs: Sequence[Any]) -> tirx.Stmt:
-        with IRBuilder() as ib:
-            with kernel(-(-size // _THREADS), _THREADS) as (block, own):
-                element = block * _THREADS + own
-                with T.If(element < size), T.Then():
-                    _place(ins[0], outs, element, order, has_values)
-            return ib.get()
+    def write(ins: Sequence[Any], outs: Sequence[Any]) -> None:
+        with kernel(-(-size // _THREADS), _THREADS) as (block, own):
+            element = block * _THREADS + own
+            with T.If(element < size), T.Then():
+                results = [(out, dtype) for out, (_, dtype) in zip(outs, sort.results, strict=True)]
+                values = results.pop(0)[0] if sort.values else None
+                _place(ins[0], _COMPARED_AS[kind], values, results, element, order)
 
-    def placed(data: te.Tensor) -> Any:
-        return te.extern(
-            [shape for shape, _ in results],
-            [data],
-            program,
-            dtype=[kind for _, kind in results],
-            in_buffers=[tirx.decl_buffer(data.shape, data.dtype, "data")],
-            out_buffers=[
-                tirx.decl_buffer(shape, kind, f"ordered_{place}")
-                for place, (shape, kind) in enumerate(results)
-            ],
-            name="ranked",
-        )
-
-    return builder.call_te(placed, x, primfunc_name_hint="ranked")
+    return call_program(builder, "ranked", [x], sort.results, write)
 
 
-def _place(data: Any, outs: Sequence[Any], element: Any, order: _Order, has_values: bool) -> None:
+def _place(
+    x: Any,
+    kind: str,
+    values: Any | None,
+    indices: Sequence[tuple[Any, str]],
+    element: Any,
+    order: _Order,
+) -> None:
     """Put one element where it belongs, if that is among those that are wanted."""
-    kind = _COMPARED_AS[str(data.dtype)]
-    x = T.buffer_proxy(data)
     own = element // order.behind % order.length
     first = element - own * order.behind
     before = T.buffer_proxy(T.alloc_buffer((1,), "int32", scope="local"))
@@ -149,11 +129,10 @@ def _place(data: Any, outs: Sequence[Any], element: Any, order: _Order, has_valu
         row = first // (order.length * order.behind)
         within = first % order.behind
         to = (row * order.taken + before[0]) * order.behind + within
-        rest = list(outs)
-        if has_values:
-            T.buffer_proxy(rest.pop(0))[to] = x[element]
-        for indices in rest:
-            T.buffer_proxy(indices)[to] = own.astype(str(indices.dtype))
+        if values is not None:
+            values[to] = x[element]
+        for each, dtype in indices:
+            each[to] = own.astype(dtype)
 
 
 def _comes_before(other: Any, own: Any, earlier: Any, kind: str, descending: bool) -> Any:

@@ -7,17 +7,17 @@ sizes as parameters of a template.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import relax, tirx
 from tvm.backend.cuda.op import cuda_func_call
-from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from collage.backends.relax.launch import kernel
+from collage.backends.tvm.common.programs import call_program
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -55,7 +55,7 @@ def call_kernels(
     name: str,
     operands: Sequence[relax.Expr],
     results: Sequence[tuple[Shape, str]],
-    launches: Callable[[], Sequence[Launch]],
+    launches: Sequence[Launch],
 ) -> relax.Expr:
     """A call of a program of such kernels, one after the other.
 
@@ -69,7 +69,7 @@ def call_kernels(
         Tensors of known shapes.
     results : sequence of (sequence of int, str)
         Shapes and dtypes; those that kernels leave for each other are among them.
-    launches : callable
+    launches : sequence of Launch
         The kernels.
 
     Returns
@@ -78,32 +78,11 @@ def call_kernels(
         A tensor, or a tuple of several.
     """
 
-    def body(ins: Sequence[Any], outs: Sequence[Any]) -> tirx.Stmt:
-        addresses = [T.buffer_proxy(each) for each in (*ins, *outs)]
-        with IRBuilder() as ib:
-            with T.seq_scope():
-                for launch in launches():
-                    _write(launch, addresses)
-            return ib.get()
+    def write(ins: Sequence[Any], outs: Sequence[Any]) -> None:
+        for launch in launches:
+            _write(launch, [*ins, *outs])
 
-    def program(*tensors: te.Tensor) -> Any:
-        return te.extern(
-            [tuple(shape) for shape, _ in results],
-            list(tensors),
-            body,
-            name=name,
-            dtype=[kind for _, kind in results],
-            in_buffers=[
-                tirx.decl_buffer(x.shape, x.dtype, f"data{i}", layout=None)
-                for i, x in enumerate(tensors)
-            ],
-            out_buffers=[
-                tirx.decl_buffer(tuple(shape), kind, f"made{i}", layout=None)
-                for i, (shape, kind) in enumerate(results)
-            ],
-        )
-
-    return builder.call_te(program, *operands, primfunc_name_hint=name)
+    return call_program(builder, name, operands, results, write)
 
 
 def _write(launch: Launch, tensors: Sequence[Any]) -> None:

@@ -14,11 +14,12 @@ from collage.backends.tvm.cuda.ranks import ranked
 from collage.backends.tvm.cuda.rows.scans import scanned
 from collage.backends.tvm.cuda.rows.sorts import sorted_lines
 from collage.backends.tvm.cuda.rows.statistics import looked_up
+from collage.backends.tvm.cuda.sort_calls import SORTS
 
 _Dispatch = Callable[[relax.BlockBuilder, relax.Call, relax.Expr], relax.Expr | None]
 
 _ROWS: dict[str, tuple[_Dispatch, ...]] = {
-    **dict.fromkeys(["relax.sort", "relax.argsort", "relax.topk"], (ranked, sorted_lines)),
+    **dict.fromkeys(SORTS, (ranked, sorted_lines)),
     **dict.fromkeys(["relax.cumsum", "relax.cumprod"], (scanned,)),
     ORDER_STATISTIC: (looked_up,),
 }

@@ -142,7 +142,7 @@ def _call(
             (*sizes, groups),
         )
     )
-    found = call_kernels(builder, "running", [x], given, lambda: launches)
+    found = call_kernels(builder, "running", [x], given, launches)
     if share.chunks == 1:
         return found
     pair = builder.emit(found)

@@ -42,4 +42,4 @@ def legalize_search(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr
         (count, extent, width),
     )
     results = [(asked, str(call.ty.dtype))]
-    return call_kernels(builder, "searchsorted", [sequence, values], results, lambda: [launch])
+    return call_kernels(builder, "searchsorted", [sequence, values], results, [launch])

@@ -7,7 +7,6 @@ wanted; another one sorts what they have kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,6 +15,7 @@ from tvm import relax
 from collage.backends.relax.static_shape import tensor_shape
 from collage.backends.tvm.cuda.rows.device import Launch, call_kernels
 from collage.backends.tvm.cuda.rows.lines import WARP, Lines
+from collage.backends.tvm.cuda.sort_calls import SortCall
 
 _ENTRY_BYTES = {
     **dict.fromkeys(["float16", "bfloat16"], 4),
@@ -116,54 +116,35 @@ def sorted_lines(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -
     relax.Expr or None
         None where lines are too long, and where there is nothing to sort.
     """
-    attrs, shape, kind = call.attrs, tensor_shape(call.args[0]), str(call.args[0].ty.dtype)
+    shape, kind = tensor_shape(call.args[0]), str(call.args[0].ty.dtype)
     if not shape or not math.prod(shape) or kind not in _ENTRY_BYTES:
         return None
-    lines = Lines.along(shape, int(attrs.axis) % len(shape))
-    chosen = str(call.op.name) == "relax.topk"
-    taken = min(int(attrs.k), lines.length) if chosen and int(attrs.k) > 0 else lines.length
-    descending = bool(attrs.largest) if chosen else bool(attrs.descending)
-    wanted = {"relax.sort": "values", "relax.argsort": "indices"}.get(str(call.op.name))
-    wanted = wanted or str(attrs.ret_type)
-    types = list(call.ty.fields) if isinstance(call.ty, relax.TupleType) else [call.ty]
-    results = [(tensor_shape(each) or (), str(each.dtype)) for each in types]
-    flags = _flags(wanted in ("values", "both"), wanted in ("indices", "both"))
+    sort = SortCall.of(call)
+    lines = Lines.along(shape, sort.axis)
     one = BlockSort.of(lines.length, kind)
     if one is not None:
         launch = Launch(
             lines.count,
             one.threads,
-            f"collage::sort_line<{one.items}, {_flags(descending)}, {flags}>",
-            (0, 1, len(results)),
-            (lines.length, lines.step, taken),
+            f"collage::sort_line<{one.items}, {_flags(sort.descending, sort.values, sort.places)}>",
+            (0, 1, len(sort.results)),
+            (lines.length, lines.step, sort.taken),
             one.shared_bytes,
         )
-        return call_kernels(builder, "sorted", [x], results, lambda: [launch])
-    return _chosen(builder, x, _Choice(lines, taken, descending, flags, kind), results)
-
-
-@dataclass(frozen=True)
-class _Choice:
-    lines: Lines
-    taken: int
-    descending: bool
-    flags: str
-    kind: str
+        return call_kernels(builder, "sorted", [x], sort.results, [launch])
+    return _chosen(builder, x, sort, lines, kind)
 
 
 def _chosen(
-    builder: relax.BlockBuilder,
-    x: relax.Expr,
-    choice: _Choice,
-    results: Sequence[tuple[Sequence[int], str]],
+    builder: relax.BlockBuilder, x: relax.Expr, sort: SortCall, lines: Lines, kind: str
 ) -> relax.Expr | None:
     """The first few of long lines, by those of chunks."""
-    lines, taken = choice.lines, choice.taken
-    size = entry_bytes(choice.kind, lines.length)
+    taken, results = sort.taken, sort.results
+    size = entry_bytes(kind, lines.length)
     for chunk in _CHUNKS:
         chunks = math.ceil(lines.length / chunk)
-        first = BlockSort.of(chunk, choice.kind, lines.length)
-        last = BlockSort.of(chunks * taken, choice.kind, lines.length)
+        first = BlockSort.of(chunk, kind, lines.length)
+        last = BlockSort.of(chunks * taken, kind, lines.length)
         if first is not None and last is not None and chunks * taken <= _MOST_KEPT:
             break
     else:
@@ -178,7 +159,7 @@ def _chosen(
         Launch(
             lines.count * chunks,
             first.threads,
-            f"collage::sort_chunk<{first.items}, {_flags(choice.descending)}, {is_long}>",
+            f"collage::sort_chunk<{first.items}, {_flags(sort.descending)}, {is_long}>",
             (0, kept),
             (lines.length, lines.step, taken, chunk, chunks),
             first.shared_bytes,
@@ -186,13 +167,13 @@ def _chosen(
         Launch(
             lines.count,
             last.threads,
-            f"collage::sort_kept<{last.items}, {is_long}, {choice.flags}>",
+            f"collage::sort_kept<{last.items}, {is_long}, {_flags(sort.values, sort.places)}>",
             (0, kept, 1, len(results)),
             (lines.length, lines.step, taken, chunks),
             last.shared_bytes,
         ),
     ]
-    found = builder.emit(call_kernels(builder, "chosen", [x], given, lambda: launches))
+    found = builder.emit(call_kernels(builder, "chosen", [x], given, launches))
     parts = [relax.TupleGetItem(found, place) for place in range(len(results))]
     return parts[0] if len(parts) == 1 else relax.Tuple(parts)
 

@@ -49,4 +49,4 @@ def looked_up(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> r
         one.shared_bytes,
     )
     results = [(static_shape(each), str(each.dtype)) for each in call.ty.fields]
-    return call_kernels(builder, "order_statistic", [x], results, lambda: [launch])
+    return call_kernels(builder, "order_statistic", [x], results, [launch])
