@@ -29,7 +29,6 @@
 #define __launch_bounds__(...)
 #define threadIdx (cuda_on_host::current->thread)
 #define blockIdx (cuda_on_host::block)
-#define blockDim (cuda_on_host::extents)
 
 inline float max(float a, float b) { return std::fmax(a, b); }
 inline float min(float a, float b) { return std::fmin(a, b); }

@@ -225,7 +225,9 @@ def _compile(source: str, launches: dict[str, list[Launch]], folder: Path) -> Pa
             f"{{ cuda_on_host::launch(grid, threads, [&] {{ {launch.name}({arguments}); }}); }}\n"
         )
     program, library = folder / "kernels.cc", folder / "kernels.so"
-    program.write_text(f'#include "{HEADER}"\n{text}\n{"".join(entries)}', encoding="utf-8")
+    # Here, for headers of CUDA's that others include behind the model have members of that name.
+    header = f'#include "{HEADER}"\n#define blockDim (cuda_on_host::extents)\n'
+    program.write_text(f"{header}{text}\n{''.join(entries)}", encoding="utf-8")
     fused = ["-mfma", "-ffp-contract=fast", "-fexpensive-optimizations"]
     command = ["g++", "-std=c++17", "-O1", *(fused if "fma" in cpu_flags_here() else [])]
     command += ["-w", "-shared", "-fPIC", f"-I{find_toolkit().include}"]

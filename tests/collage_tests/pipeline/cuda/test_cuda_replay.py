@@ -116,6 +116,7 @@ def compile_search_alone(
     targets: Sequence[BackendTarget],
     _: Deadline,
     done: Callable[[int, ModelResult], object],
+    __: Deadline,
 ) -> list[ModelResult]:
     """In the place of compiling whole models: here, and only the one that is going to win."""
     made = []
@@ -129,7 +130,7 @@ def compile_search_alone(
 
 
 def time_models(
-    self: Measurer, question: EndToEndQuestion, _: Sequence[Path], __: Deadline
+    self: Measurer, question: EndToEndQuestion, _: Sequence[Path], __: Deadline, ___: Deadline
 ) -> list[RunResult]:
     """In the place of timing whole models: the search's answer is the fastest."""
     made = []
