@@ -111,8 +111,8 @@ class Region {
   bool in_tiles(const Op& op, winograd::Shape* shape) const;
   bool between_planes(const Op& op) const;
   bool conv_in_tiles(const Op& op, size_t at, const desc& from, const desc& to);
-  template <class K>
-  void convolve_in_tiles(const Op& op, size_t at, const winograd::Shape& shape, const desc& from,
+  void convolve_in_tiles(const winograd::Kernels& kernels, const Op& op, size_t at,
+                         const winograd::Shape& shape, const desc& from,
                          const winograd::Strides& from_strides, const desc& to,
                          const winograd::Strides& to_strides);
   // operators/fused.h

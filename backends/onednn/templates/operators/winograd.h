@@ -116,23 +116,27 @@ inline bool Region::conv_in_tiles(const Op& op, size_t at, const desc& from, con
   if (from_strides.width % lanes || to_strides.width % lanes) return false;
   const winograd::Tiling tiling = winograd::tiling_of(shape, threads_, lanes);
   if (tiling.rows == 0) return false;
-  auto convolve = [&](auto kernels) {
-    convolve_in_tiles<decltype(kernels)>(op, at, shape, from, from_strides, to, to_strides);
-  };
-  has_avx512() ? winograd::avx512::with_kernels(shape, tiling.rows, convolve)
-               : winograd::avx2::with_kernels(shape, tiling.rows, convolve);
+#ifdef COLLAGE_AVX512
+  const winograd::Kernels& kernels = has_avx512()
+                                         ? winograd::avx512::kernels_of(shape, tiling.rows)
+                                         : winograd::avx2::kernels_of(shape, tiling.rows);
+  convolve_in_tiles(kernels, op, at, shape, from, from_strides, to, to_strides);
   return true;
+#else
+  return false;
+#endif
 }
 
-template <class K>
-inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::Shape& shape,
-                                      const desc& from, const winograd::Strides& from_strides,
-                                      const desc& to, const winograd::Strides& to_strides) {
-  const int packed = storage_.owned(
-      row_major({K::kPoints * shape.planes.taps * (shape.channels / shape.groups) * shape.made}));
+inline void Region::convolve_in_tiles(const winograd::Kernels& kernels, const Op& op, size_t at,
+                                      const winograd::Shape& shape, const desc& from,
+                                      const winograd::Strides& from_strides, const desc& to,
+                                      const winograd::Strides& to_strides) {
+  const int64_t summands = shape.planes.taps * (shape.channels / shape.groups);
+  const int packed = storage_.owned(row_major({kernels.points() * summands * shape.made}));
   const int given = plain(op.inputs[1]);
-  winograd::pack_weights<K>(
-      shape, reinterpret_cast<const float*>(storage_.group(given).data + storage_.offset(given)),
+  kernels.pack(
+      kernels, shape,
+      reinterpret_cast<const float*>(storage_.group(given).data + storage_.offset(given)),
       reinterpret_cast<float*>(storage_.group(packed).data));
 
   const int src = in_layout(op.inputs[0], from);
@@ -148,9 +152,9 @@ inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::S
   if (dst < 0) dst = storage_.fresh(to);
 
   auto tiles = std::make_shared<const std::vector<winograd::Tile>>(
-      winograd::tiles_of<K>(shape));
+      winograd::tiles_of(kernels, shape));
   const auto count = static_cast<int64_t>(tiles->size());
-  const winograd::Sizes sizes = winograd::sizes_of<K>(shape, count, threads_);
+  const winograd::Sizes sizes = winograd::sizes_of(kernels, shape, count, threads_);
   auto reading = std::make_shared<const winograd::Reading>(
       winograd::reading_of(shape.planes, sizes.planes));
   work.shape = shape;
@@ -162,7 +166,7 @@ inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::S
   const bool biased = op.inputs.size() > 2;
   const int bias = biased ? plain(op.inputs[2]) : packed, other = residual < 0 ? packed : residual;
   emit_host({{0, src}, {0, packed}, {0, bias}, {0, other}, {0, dst}, {0, pictures}, {0, sums}},
-            [=](const std::vector<void*>& data) {
+            [=, chosen = &kernels](const std::vector<void*>& data) {
     winograd::Work w = work;
     auto numbers = [&](size_t i) { return static_cast<float*>(data[i]); };
     w.tiles = tiles->data();
@@ -173,7 +177,7 @@ inline void Region::convolve_in_tiles(const Op& op, size_t at, const winograd::S
     if (sum_at >= 0) w.following.steps[sum_at].other = numbers(3);
     w.y = numbers(4);
     w.points = numbers(5);
-    winograd::convolve<K>(w, count, sizes, numbers(6));
+    winograd::convolve(*chosen, w, count, sizes, numbers(6));
   });
   apply_rest(op, static_cast<size_t>(work.following.count), dst);
   bind(op.outputs[0], dst);

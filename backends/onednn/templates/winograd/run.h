@@ -5,18 +5,17 @@
 
 #include <atomic>
 
+#include "kernels.h"
 #include "planes.h"
-#include "weights.h"
 
 namespace collage_onednn::winograd {
 
 // Every tile of the result's planes. Dilated ones interleave, a grid of them for each of the first
 // pixels.
-template <class K>
-inline std::vector<Tile> tiles_of(const Shape& s) {
+inline std::vector<Tile> tiles_of(const Kernels& k, const Shape& s) {
   std::vector<Tile> tiles;
-  const int64_t down = K::Rows::kResults * s.dilation[0];
-  const int64_t right = K::Columns::kResults * s.dilation[1];
+  const int64_t down = k.down.results * s.dilation[0];
+  const int64_t right = k.right.results * s.dilation[1];
   for (int64_t image = 0; image < s.images; ++image)
     for (int64_t top = 0; top < s.rows; top += down)
       for (int64_t row = top; row < std::min(s.rows, top + s.dilation[0]); ++row)
@@ -46,14 +45,12 @@ struct Sizes {
   int64_t sums;           // numbers of one thread's products
 };
 
-template <class K>
-inline int64_t blocks_of(const Shape& s) {
-  return s.groups * parts_of(s.made / s.groups, K::kBlockWidth);
+inline int64_t blocks_of(const Kernels& k, const Shape& s) {
+  return s.groups * parts_of(s.made / s.groups, k.block);
 }
 
-template <class K>
-inline Sizes sizes_of(const Shape& s, int64_t tiles, int64_t threads) {
-  constexpr int64_t points = K::kPoints, few = 4 * K::kMost, most = 8 * K::kMost;
+inline Sizes sizes_of(const Kernels& k, const Shape& s, int64_t tiles, int64_t threads) {
+  const int64_t points = k.points(), few = 4 * k.most_rows, most = 8 * k.most_rows;
   // What is at its points is read once for each block of results, weights once for each batch.
   // Where those fit, both stay in a second cache; else some of both come from farther.
   const int64_t tile = points * s.channels * static_cast<int64_t>(sizeof(float));
@@ -73,13 +70,13 @@ inline Sizes sizes_of(const Shape& s, int64_t tiles, int64_t threads) {
     sizes.piece = std::min(batch, most);
   } else {
     // A few pieces for each thread, of whole sets of rows.
-    const int64_t pieces = std::max<int64_t>(1, 4 * threads / blocks_of<K>(s));
-    sizes.piece = std::min(most, parts_of(parts_of(batch, pieces), K::kMost) * K::kMost);
+    const int64_t pieces = std::max<int64_t>(1, 4 * threads / blocks_of(k, s));
+    sizes.piece = std::min(most, parts_of(parts_of(batch, pieces), k.most_rows) * k.most_rows);
   }
   const auto slots = static_cast<int64_t>(reading_of(s.planes, sizes.planes).offsets.size());
   sizes.apart = slots * sizes.tiles * s.channels + kLine;
   sizes.points = points * sizes.apart * (sizes.alone ? threads : 1);
-  sizes.sums = points * sizes.piece * K::kBlockWidth;
+  sizes.sums = points * sizes.piece * k.block;
   return sizes;
 }
 
@@ -107,28 +104,26 @@ inline void deal_out(int64_t count, const Function& function) {
   }
 }
 
-template <class K>
-inline void convolve_alone(const Work& w, int64_t tiles, const Sizes& sizes, float* sums) {
-  const int64_t blocks = blocks_of<K>(w.shape);
-  const int64_t points = K::kPoints * sizes.apart;
+inline void convolve_alone(const Kernels& k, const Work& w, int64_t tiles, const Sizes& sizes, float* sums) {
+  const int64_t blocks = blocks_of(k, w.shape);
+  const int64_t points = k.points() * sizes.apart;
   deal_out(batches_of(w, tiles, sizes), [&](int64_t i, int64_t thread) {
     const Batch batch = batch_at(w, tiles, sizes, i);
     Work mine = w;
     mine.points += thread * points;
     for (const int64_t slot : w.reading->slots)
       for (int64_t tile = 0; tile < batch.tiles; ++tile)
-        K::take(mine, batch, slot, tile, 0, w.shape.channels);
+        k.take(mine, batch, slot, tile, 0, w.shape.channels);
     for (int64_t block = 0; block < blocks; ++block)
       for (int64_t begin = 0; begin < batch.rows(); begin += sizes.piece)
-        K::multiply(mine, batch, begin, std::min(batch.rows(), begin + sizes.piece), block,
+        k.multiply(mine, batch, begin, std::min(batch.rows(), begin + sizes.piece), block,
                     sums + thread * sizes.sums);
   });
 }
 
-template <class K>
-inline void convolve_together(const Work& w, int64_t tiles, const Sizes& sizes, float* sums) {
-  const int64_t channels = w.shape.channels, blocks = blocks_of<K>(w.shape);
-  constexpr int64_t part = 8 * K::kVector;
+inline void convolve_together(const Kernels& k, const Work& w, int64_t tiles, const Sizes& sizes, float* sums) {
+  const int64_t channels = w.shape.channels, blocks = blocks_of(k, w.shape);
+  const int64_t part = 8 * k.vector;
   const int64_t parts = parts_of(channels, part);
   const auto slots = static_cast<int64_t>(w.reading->slots.size());
   for (int64_t b = 0; b < batches_of(w, tiles, sizes); ++b) {
@@ -136,21 +131,20 @@ inline void convolve_together(const Work& w, int64_t tiles, const Sizes& sizes, 
     const int64_t pieces = parts_of(batch.rows(), sizes.piece);
     deal_out(slots * batch.tiles * parts, [&](int64_t i, int64_t) {
       const int64_t from = i % parts * part, place = i / parts;
-      K::take(w, batch, w.reading->slots[static_cast<size_t>(place / batch.tiles)],
+      k.take(w, batch, w.reading->slots[static_cast<size_t>(place / batch.tiles)],
               place % batch.tiles, from, std::min(channels, from + part));
     });
     deal_out(blocks * pieces, [&](int64_t i, int64_t thread) {
       const int64_t begin = i % pieces * sizes.piece;
-      K::multiply(w, batch, begin, std::min(batch.rows(), begin + sizes.piece), i / pieces,
+      k.multiply(w, batch, begin, std::min(batch.rows(), begin + sizes.piece), i / pieces,
                   sums + thread * sizes.sums);
     });
   }
 }
 
-template <class K>
-inline void convolve(const Work& w, int64_t tiles, const Sizes& sizes, float* sums) {
-  sizes.alone ? convolve_alone<K>(w, tiles, sizes, sums)
-              : convolve_together<K>(w, tiles, sizes, sums);
+inline void convolve(const Kernels& k, const Work& w, int64_t tiles, const Sizes& sizes, float* sums) {
+  sizes.alone ? convolve_alone(k, w, tiles, sizes, sums)
+              : convolve_together(k, w, tiles, sizes, sums);
 }
 
 }  // namespace collage_onednn::winograd

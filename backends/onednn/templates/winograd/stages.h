@@ -21,7 +21,7 @@ COLLAGE_LANES inline void take_to_points(const Work& w, const Batch& batch, int6
 
 // Products of one point with all taps along planes, for rows `begin` to `end` of a batch.
 template <int vectors>
-COLLAGE_LANES inline void multiply_taps(const Work& w, const Batch& batch, int64_t begin,
+COLLAGE_LANES COLLAGE_ONCE inline void multiply_taps(const Work& w, const Batch& batch, int64_t begin,
                                         int64_t end, const float* points, const float* weights,
                                         int64_t depth, float* sums) {
   const int64_t channels = w.shape.channels, taps = w.shape.planes.taps;
@@ -87,29 +87,14 @@ COLLAGE_LANES inline void multiply_piece(const Work& w, const Batch& batch, int6
 
 // What the driver needs to know of a kind of tile.
 template <class R, class C>
-struct Kernels {
-  static constexpr int64_t kVector = kLanes, kBlockWidth = kBlock, kMost = kMostRows;
-  static constexpr int64_t kPoints = R::kPoints * C::kPoints;
-  using Rows = R;
-  using Columns = C;
-  static void take(const Work& w, const Batch& batch, int64_t slot, int64_t tile, int64_t from,
-                   int64_t to) {
-    take_to_points<R, C>(w, batch, slot, tile, from, to);
-  }
-  static void multiply(const Work& w, const Batch& batch, int64_t begin, int64_t end,
-                       int64_t block, float* sums) {
-    multiply_piece<R, C>(w, batch, begin, end, block, sums);
-  }
-};
+inline constexpr Kernels kernels_of_tiles = {
+    {R::kTaps, R::kResults, R::kPoints}, {C::kTaps, C::kResults, C::kPoints},
+    kLanes, kBlock, kMostRows, pack_weights<kBlock>, take_to_points<R, C>, multiply_piece<R, C>};
 
-// Calls `function` with the kernels of tiles with so many rows of results.
-template <class Function>
-inline void with_kernels(const Shape& s, int64_t rows, const Function& function) {
+inline const Kernels& find_kernels(const Shape& s, int64_t rows) {
   const int64_t down = s.taps[0], right = s.taps[1];
-  if (down == 1) return right == 3 ? function(Kernels<One, Four>())
-                                   : function(Kernels<One, TwoOfFive>());
-  if (right == 1) return down == 3 ? function(Kernels<Four, One>())
-                                   : function(Kernels<TwoOfFive, One>());
-  if (down == 5) return function(Kernels<TwoOfFive, TwoOfFive>());
-  rows == 2 ? function(Kernels<Two, Two>()) : function(Kernels<Four, Four>());
+  if (down == 1) return right == 3 ? kernels_of_tiles<One, Four> : kernels_of_tiles<One, TwoOfFive>;
+  if (right == 1) return down == 3 ? kernels_of_tiles<Four, One> : kernels_of_tiles<TwoOfFive, One>;
+  if (down == 5) return kernels_of_tiles<TwoOfFive, TwoOfFive>;
+  return rows == 2 ? kernels_of_tiles<Two, Two> : kernels_of_tiles<Four, Four>;
 }

@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "../vectors/vectors.h"
-
 namespace collage_onednn::winograd {
 
 // How the channels and pixels of a tensor lie: in blocks of channels, or channels last.
@@ -91,29 +89,5 @@ inline Range planes_seen(const Planes& p, const Batch& batch, int64_t tap) {
 }
 
 constexpr float kNear = 0.625f, kFar = 1.5f;  // points of six
-
-#ifdef COLLAGE_AVX512
-#define COLLAGE_LANES COLLAGE_AVX2
-namespace avx2 {
-using namespace collage_onednn::avx2;
-#include "transforms.h"
-#include "products.h"
-#include "tiles.h"
-#include "stages.h"
-}  // namespace avx2
-#undef COLLAGE_LANES
-#undef COLLAGE_WITHIN
-
-#define COLLAGE_LANES COLLAGE_AVX512
-namespace avx512 {
-using namespace collage_onednn::avx512;
-#include "transforms.h"
-#include "products.h"
-#include "tiles.h"
-#include "stages.h"
-}  // namespace avx512
-#undef COLLAGE_LANES
-#undef COLLAGE_WITHIN
-#endif
 
 }  // namespace collage_onednn::winograd
