@@ -26,7 +26,7 @@ from collage.backends.contract import (
     Verdict,
 )
 from collage.backends.devices.cpu_flags import cpu_flags_here
-from collage.backends.onednn.codegen import compile_functions, runtime_compilation
+from collage.backends.onednn.codegen import compile_functions, runtime_compilations
 from collage.backends.onednn.library import find_installation
 from collage.backends.onednn.options import BFLOAT16_FLAGS, BYTES_FLAGS, OnednnOptions
 from collage.backends.onednn.packed import packed_share
@@ -93,7 +93,7 @@ class OnednnBackend(
         return [compile_functions(functions, target.options, find_installation().include, context)]
 
     def compilations(self, target: BackendTarget, context: BuildContext) -> Sequence[Compilation]:
-        return [runtime_compilation(find_installation().include, context)]
+        return runtime_compilations(find_installation().include, context)
 
     def shared_libraries(self, target: BackendTarget) -> Sequence[Path]:
         return (find_installation().library,)

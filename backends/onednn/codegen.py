@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tvm
@@ -15,6 +15,15 @@ from collage.backends.toolchain import compiling
 from collage.backends.toolchain.stubs import Stubs
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+_SOURCES: Mapping[str, Sequence[str]] = {
+    # What builds regions runs once, and a compiler takes three times as long to make it fast.
+    "runtime.cc": ["-O1"],
+    "loops.cc": [],
+    "kernels_avx2.cc": [],
+    "kernels_avx512.cc": [],
+}
+"""The runtime's files, the longest first, with their flags: compiled side by side."""
 
 
 def compile_functions(
@@ -45,11 +54,12 @@ def compile_functions(
     plans = [plan_function(function, options) for function in functions]
     constants = {symbol: array for plan in plans for symbol, array in plan.constants.items()}
     stubs = Stubs.render(TEMPLATES, [plan.symbol for plan in plans], constants, plans=plans)
-    return stubs.compile([runtime_compilation(include, context).run()], context)
+    runtime = [compilation.run() for compilation in runtime_compilations(include, context)]
+    return stubs.compile(runtime, context)
 
 
-def runtime_compilation(include: Path, context: BuildContext) -> compiling.Compilation:
-    """How the runtime is compiled.
+def runtime_compilations(include: Path, context: BuildContext) -> list[compiling.Compilation]:
+    """How the runtime's files are compiled.
 
     Parameters
     ----------
@@ -60,9 +70,12 @@ def runtime_compilation(include: Path, context: BuildContext) -> compiling.Compi
 
     Returns
     -------
-    compiling.Compilation
-        Not run yet.
+    list of compiling.Compilation
+        Not run yet; independent of each other.
     """
     flags = ["-fopenmp", "-fvisibility=hidden", f"-I{include}", *compiling.ffi_include_flags()]
     depends = [*sorted(TEMPLATES.rglob("*.h")), include / "oneapi" / "dnnl" / "dnnl.hpp"]
-    return compiling.cached_compilation(TEMPLATES / "runtime.cc", context, flags, depends)
+    return [
+        compiling.cached_compilation(TEMPLATES / name, context, [*flags, *more], depends)
+        for name, more in _SOURCES.items()
+    ]

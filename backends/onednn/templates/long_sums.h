@@ -16,7 +16,7 @@ namespace collage_onednn {
 inline bool sums_long(const dims& weights, const dims& out, const dims& strides) {
   constexpr memory::dim kLong = 1024, kVeryLong = 2048, kManyPixels = 1024, kWide = 64;
   constexpr memory::dim kLongLine = 512;
-  if (!has_isa(dnnl::cpu_isa::avx512_core)) return false;
+  if (!has_isa(dnnl_cpu_isa_avx512_core)) return false;
   const size_t axes = strides.size(), groups = weights.size() - axes - 2;
   memory::dim taps = 1, pixels = 1;
   for (size_t i = 0; i < axes; ++i) {

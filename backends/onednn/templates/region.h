@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "layouts.h"
+#include "loops.h"
 #include "plan.h"
 #include "storage.h"
 #include "vectors/vectors.h"
@@ -126,7 +127,7 @@ class Region {
   // strided.h
   void strided_binary(int64_t algorithm, int first, int tensor, int dst);
   bool columns_reduced(const Op& op);
-  void reduce(int64_t algorithm, int src, int dst, const int64_t (&extents)[3]);
+  void reduce(int64_t algorithm, int src, int dst, const Extents& extents);
   // operators/simple.h
   bool whole_averaged(const Op& op);
   void pool(const Op& op);

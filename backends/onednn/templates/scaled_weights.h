@@ -5,13 +5,6 @@
 
 namespace collage_onednn {
 
-// Which input channel each element of packed weights belongs to; elements that lie side by side and
-// share it are one entry.
-struct Channels {
-  int64_t width;  // elements of an entry
-  std::vector<int32_t> entries;
-};
-
 inline Channels channels_of(const desc& packed) {
   const dims extents = packed.get_dims(), strides = packed.get_strides();
   const dims blocks = packed.get_inner_blks(), blocked = packed.get_inner_idxs();
@@ -54,25 +47,11 @@ inline int Region::scaled_weights(const Op& scaling, const desc& packed) {
   const int factors = plain(scaling.inputs[1]);
   const int result = storage_.fresh(packed);
   const auto channels = std::make_shared<Channels>(channels_of(packed));
-  const auto count = static_cast<int64_t>(channels->entries.size());
   const bool shared = packed.get_size() >= kAloneBytes;
   emit_host({{0, weights}, {0, factors}, {0, result}},
-            [channels, count, shared](const std::vector<void*>& data) {
-    const auto* given = static_cast<const float*>(data[0]);
-    const auto* scale = static_cast<const float*>(data[1]);
-    auto* made = static_cast<float*>(data[2]);
-    const int64_t width = channels->width;
-    const int32_t* channel = channels->entries.data();
-    if (width == 1) {
-#pragma omp parallel for if (shared)
-      for (int64_t i = 0; i < count; ++i) made[i] = given[i] * scale[channel[i]];
-    } else {
-#pragma omp parallel for if (shared)
-      for (int64_t i = 0; i < count; ++i) {
-        const float factor = scale[channel[i]];
-        for (int64_t j = i * width; j < (i + 1) * width; ++j) made[j] = given[j] * factor;
-      }
-    }
+            [channels, shared](const std::vector<void*>& data) {
+    scale_channels(*channels, static_cast<const float*>(data[0]),
+                   static_cast<const float*>(data[1]), shared, static_cast<float*>(data[2]));
   });
   return result;
 }

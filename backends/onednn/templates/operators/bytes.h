@@ -100,7 +100,7 @@ inline bool Region::bytes_conv_in_bytes(const Op& op) {
 inline bool torn_channels(const dims& weights, const dims& out) {
   constexpr memory::dim kVector = 8;
   const bool depthwise = weights.size() > out.size() && weights[1] == 1 && weights[2] == 1;
-  return depthwise && weights[0] % kVector != 0 && !has_isa(dnnl::cpu_isa::avx512_core);
+  return depthwise && weights[0] % kVector != 0 && !has_isa(dnnl_cpu_isa_avx512_core);
 }
 
 // inputs: x in bytes, weights in signed ones, what a channel's sums are multiplied by, [bias];

@@ -167,8 +167,8 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
 // Whether products with these weights are exact in bytes. Without VNNI two of them are added in 16
 // bits, which holds 2 * 255 * 64 and not much more: beyond it sums saturate.
 inline bool Region::multiplies_bytes(int weights) {
-  if (has_isa(dnnl::cpu_isa::avx512_core_vnni) || has_isa(dnnl::cpu_isa::avx2_vnni)) return true;
-  if (!has_isa(dnnl::cpu_isa::avx2) || !is_constant(weights)) return false;
+  if (has_isa(dnnl_cpu_isa_avx512_core_vnni) || has_isa(dnnl_cpu_isa_avx2_vnni)) return true;
+  if (!has_isa(dnnl_cpu_isa_avx2) || !is_constant(weights)) return false;
   const auto* bytes = reinterpret_cast<const int8_t*>(storage_.group(value_of(weights)).data);
   const size_t count = tensor_md(weights).get_size();
   return std::all_of(bytes, bytes + count, [](int8_t w) { return -64 <= w && w <= 64; });

@@ -111,7 +111,7 @@ inline VectorFunction Region::in_vectors(int64_t algorithm, const desc& md) {
   for (auto d : md.get_padded_dims()) padded *= static_cast<size_t>(d);
   const bool gaps = md.get_size() != padded || md.get_submemory_offset() != 0;
   const bool fills = md.get_padded_dims() != md.get_dims();
-  const auto function = eltwise_algorithm(algorithm);
+  const auto function = dnnl::convert_to_c(eltwise_algorithm(algorithm));
   return gaps || (fills && !keeps_zero(function)) ? nullptr : vector_function(function);
 }
 
@@ -127,7 +127,7 @@ inline size_t Region::worth_fusing(const Op& op) {
   for (size_t i = 0; i < op.post_ops.size(); ++i) {
     const PostOp& p = op.post_ops[i];
     if (p.is_binary || !in_vectors(p.algorithm, result)) continue;
-    if (!blocks || keeps_zero(eltwise_algorithm(p.algorithm))) return i;
+    if (!blocks || keeps_zero(dnnl::convert_to_c(eltwise_algorithm(p.algorithm)))) return i;
   }
   return op.post_ops.size();
 }

@@ -27,8 +27,8 @@ inline bool Region::is_rounded(int tensor) const {
 }
 
 inline bool Region::multiplies_rounded() const {
-  return plan_.precision == Precision::bfloat16 && has_isa(dnnl::cpu_isa::avx512_core_bf16) &&
-         !has_isa(dnnl::cpu_isa::avx512_core_amx);
+  return plan_.precision == Precision::bfloat16 && has_isa(dnnl_cpu_isa_avx512_core_bf16) &&
+         !has_isa(dnnl_cpu_isa_avx512_core_amx);
 }
 
 // Whether a convolution reads rounded numbers. Kernels for depthwise ones are as fast in float32.

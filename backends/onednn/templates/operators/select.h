@@ -1,16 +1,9 @@
 // Channels picked from several pictures: what concatenations, shuffles and slices come to together.
 #pragma once
 
-#include <cstring>
-
 #include "bytes.h"
 
 namespace collage_onednn {
-
-// A channel of the result: which input it is of, and which channel there.
-struct Pick {
-  int64_t input, channel;
-};
 
 // inputs: pictures of one size; ints: for each channel of the result a Pick
 inline void Region::select(const Op& op) {
@@ -32,35 +25,10 @@ inline void Region::select(const Op& op) {
   for (size_t i = 0; i < op.ints.size(); i += 2) picks.push_back({op.ints[i], op.ints[i + 1]});
   int64_t pixels = 1;  // of one sample
   for (size_t i = 2; i < rank; ++i) pixels *= out[i];
-  const int64_t samples = out[0], channels = out[1];
-  if (by_planes) {
-    emit_host(arguments, [=](const std::vector<void*>& data) {
-      auto* result = static_cast<float*>(data.back());
-#pragma omp parallel for
-      for (int64_t i = 0; i < samples * channels; ++i) {
-        const Pick& pick = picks[static_cast<size_t>(i % channels)];
-        const auto input = static_cast<size_t>(pick.input);
-        const auto* x = static_cast<const float*>(data[input]);
-        const int64_t plane = i / channels * widths[input] + pick.channel;
-        std::memcpy(result + i * pixels, x + plane * pixels,
-                    static_cast<size_t>(pixels) * sizeof(float));
-      }
-    });
-  } else {
-    emit_host(arguments, [=](const std::vector<void*>& data) {
-#pragma omp parallel
-      {
-        std::vector<const float*> rows(widths.size());
-#pragma omp for nowait
-        for (int64_t i = 0; i < samples * pixels; ++i) {
-          for (size_t k = 0; k < rows.size(); ++k)
-            rows[k] = static_cast<const float*>(data[k]) + i * widths[k];
-          float* to = static_cast<float*>(data.back()) + i * channels;
-          for (const Pick& pick : picks) *to++ = rows[static_cast<size_t>(pick.input)][pick.channel];
-        }
-      }
-    });
-  }
+  const int64_t samples = out[0];
+  emit_host(arguments, [=](const std::vector<void*>& data) {
+    (by_planes ? pick_planes : pick_pixels)(picks, widths, samples, pixels, data);
+  });
   bind(op.outputs[0], dst);
 }
 

@@ -1,8 +1,6 @@
 // Softmax and its logarithm along one axis.
 #pragma once
 
-#include <cmath>
-
 #include "../vectors/vectors.h"
 #include "simple.h"
 
@@ -41,21 +39,6 @@ inline bool Region::rows_shared(const Op& op, int src) {
   });
   bind(op.outputs[0], dst);
   return true;
-}
-
-// From the shares: the largest one is that of the largest number, and one by the sum of the powers.
-// What is no number has no share that is one.
-inline void logarithms_of_rows(const float* x, const float* shares, float* y, int64_t rows,
-                               int64_t count) {
-#pragma omp parallel for
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* from = x + row * count;
-    int64_t largest = 0;
-    for (int64_t i = 1; i < count; ++i)
-      if (from[i] > from[largest] || std::isnan(from[i])) largest = i;
-    const float shift = from[largest], logarithm = std::log(shares[row * count + largest]);
-    for (int64_t i = 0; i < count; ++i) y[row * count + i] = (from[i] - shift) + logarithm;
-  }
 }
 
 // The library's own logarithms are off by some ten units in the last place: 20 times what PyTorch's

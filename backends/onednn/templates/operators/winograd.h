@@ -116,7 +116,7 @@ inline bool Region::conv_in_tiles(const Op& op, size_t at, const desc& from, con
   if (from_strides.width % lanes || to_strides.width % lanes) return false;
   const winograd::Tiling tiling = winograd::tiling_of(shape, threads_, lanes);
   if (tiling.rows == 0) return false;
-#ifdef COLLAGE_AVX512
+#ifdef COLLAGE_X86
   const winograd::Kernels& kernels = has_avx512()
                                          ? winograd::avx512::kernels_of(shape, tiling.rows)
                                          : winograd::avx2::kernels_of(shape, tiling.rows);

@@ -136,18 +136,18 @@ COLLAGE_LANES inline void apply_to_vectors(const float* x, float* y, int64_t cou
 }
 
 // None where the library's kernel is as fast or more exact.
-inline VectorFunction vector_function(dnnl::algorithm algorithm) {
+VectorFunction vector_function(dnnl_alg_kind_t algorithm) {
   switch (algorithm) {
-    case dnnl::algorithm::eltwise_logistic: return apply_to_vectors<Logistic>;
-    case dnnl::algorithm::eltwise_swish: return apply_to_vectors<Swish>;
-    case dnnl::algorithm::eltwise_gelu_tanh: return apply_to_vectors<GeluTanh>;
-    case dnnl::algorithm::eltwise_gelu_erf: return apply_to_vectors<GeluErf>;
-    case dnnl::algorithm::eltwise_exp: return apply_to_vectors<Exponential>;
-    case dnnl::algorithm::eltwise_log: return apply_to_vectors<Logarithm>;
-    case dnnl::algorithm::eltwise_tanh: return apply_to_vectors<Tanh>;
-    case dnnl::algorithm::eltwise_soft_relu: return apply_to_vectors<SoftRelu>;
-    case dnnl::algorithm::eltwise_mish: return apply_to_vectors<Mish>;
-    case dnnl::algorithm::eltwise_elu: return apply_to_vectors<Elu>;
+    case dnnl_eltwise_logistic: return apply_to_vectors<Logistic>;
+    case dnnl_eltwise_swish: return apply_to_vectors<Swish>;
+    case dnnl_eltwise_gelu_tanh: return apply_to_vectors<GeluTanh>;
+    case dnnl_eltwise_gelu_erf: return apply_to_vectors<GeluErf>;
+    case dnnl_eltwise_exp: return apply_to_vectors<Exponential>;
+    case dnnl_eltwise_log: return apply_to_vectors<Logarithm>;
+    case dnnl_eltwise_tanh: return apply_to_vectors<Tanh>;
+    case dnnl_eltwise_soft_relu: return apply_to_vectors<SoftRelu>;
+    case dnnl_eltwise_mish: return apply_to_vectors<Mish>;
+    case dnnl_eltwise_elu: return apply_to_vectors<Elu>;
     default: return nullptr;
   }
 }

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#include "../linkage.h"
+
+#ifdef COLLAGE_X86
 #include <immintrin.h>
 #define COLLAGE_AVX512 __attribute__((target("avx512f,avx512bw")))
 

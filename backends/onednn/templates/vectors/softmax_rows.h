@@ -61,7 +61,7 @@ COLLAGE_LANES inline void log_softmax_of_row(const float* x, float* y, int64_t c
 }
 
 // Rows one after the other.
-inline void softmax_of_rows(const float* x, float* y, int64_t rows, int64_t count, bool logarithm) {
+void softmax_of_rows(const float* x, float* y, int64_t rows, int64_t count, bool logarithm) {
 #pragma omp parallel for
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t place = row * count;

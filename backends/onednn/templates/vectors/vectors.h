@@ -1,51 +1,45 @@
-// Elementwise functions and softmax in vectors of ours, as wide as the processor has them.
+// Elementwise functions and softmax in vectors of ours, as wide as the processor has them: each width
+// is compiled by itself, beside the regions (kernels_avx2.cc, kernels_avx512.cc).
 #pragma once
 
-#include <cmath>
-#include <initializer_list>
-#include <limits>
-
-#include <oneapi/dnnl/dnnl.hpp>
-
+#include "../linkage.h"
 #include "../processor.h"
-#include "lanes_avx2.h"
-#include "lanes_avx512.h"
 
 namespace collage_onednn {
 
 // Of `count` numbers side by side; `x` may be `y`.
 using VectorFunction = void (*)(const float* x, float* y, int64_t count, float alpha);
 
+#define COLLAGE_VECTOR_FUNCTIONS                                                               \
+  COLLAGE_WEAK VectorFunction vector_function(dnnl_alg_kind_t algorithm);                      \
+  COLLAGE_WEAK void softmax_of_rows(const float* x, float* y, int64_t rows, int64_t count,     \
+                                    bool logarithm);
+namespace avx2 {
+COLLAGE_VECTOR_FUNCTIONS
+}
+namespace avx512 {
+COLLAGE_VECTOR_FUNCTIONS
+// The least and the largest value, and zero.
+COLLAGE_WEAK void range_of(const float* x, int64_t count, float* low, float* high);
+// Gives the sum of the bytes.
+COLLAGE_WEAK int32_t to_bytes(const float* x, int64_t count, float step, float point,
+                              uint8_t* bytes);
+}  // namespace avx512
+
 }  // namespace collage_onednn
 
-#ifdef COLLAGE_AVX512
-
-#define COLLAGE_LANES COLLAGE_AVX2
-namespace collage_onednn::avx2 {
-#include "exponential.h"
-#include "functions.h"
-#include "softmax_rows.h"
-}  // namespace collage_onednn::avx2
-#undef COLLAGE_LANES
-
-#define COLLAGE_LANES COLLAGE_AVX512
-namespace collage_onednn::avx512 {
-#include "exponential.h"
-#include "functions.h"
-#include "softmax_rows.h"
-}  // namespace collage_onednn::avx512
-#undef COLLAGE_LANES
+#ifdef COLLAGE_X86
 
 namespace collage_onednn {
 
-inline bool has_avx512() { return has_isa(dnnl::cpu_isa::avx512_core); }
+inline bool has_avx512() { return has_isa(dnnl_cpu_isa_avx512_core); }
 
 inline bool has_vectors() {
-  return has_avx512() || (has_isa(dnnl::cpu_isa::avx2) && __builtin_cpu_supports("fma"));
+  return has_avx512() || (has_isa(dnnl_cpu_isa_avx2) && __builtin_cpu_supports("fma"));
 }
 
 // None where the library's kernel is as fast or more exact.
-inline VectorFunction vector_function(dnnl::algorithm algorithm) {
+inline VectorFunction vector_function(dnnl_alg_kind_t algorithm) {
   if (!has_vectors()) return nullptr;
   return has_avx512() ? avx512::vector_function(algorithm) : avx2::vector_function(algorithm);
 }
@@ -57,10 +51,10 @@ inline void softmax_of_rows(const float* x, float* y, int64_t rows, int64_t coun
 }
 
 // Whether one of those functions is 0 at 0.
-inline bool keeps_zero(dnnl::algorithm algorithm) {
-  return algorithm != dnnl::algorithm::eltwise_logistic &&
-         algorithm != dnnl::algorithm::eltwise_exp && algorithm != dnnl::algorithm::eltwise_log &&
-         algorithm != dnnl::algorithm::eltwise_soft_relu;
+inline bool keeps_zero(dnnl_alg_kind_t algorithm) {
+  return algorithm != dnnl_eltwise_logistic &&
+         algorithm != dnnl_eltwise_exp && algorithm != dnnl_eltwise_log &&
+         algorithm != dnnl_eltwise_soft_relu;
 }
 
 // Whether a pass of its own over `bytes` takes less than the library's functions inside of its
@@ -76,10 +70,11 @@ inline bool is_pass_cheap(size_t bytes, size_t cache) {
 
 namespace collage_onednn {
 
+inline bool has_avx512() { return false; }
 inline bool has_vectors() { return false; }
 inline void softmax_of_rows(const float*, float*, int64_t, int64_t, bool) {}
-inline VectorFunction vector_function(dnnl::algorithm) { return nullptr; }
-inline bool keeps_zero(dnnl::algorithm) { return false; }
+inline VectorFunction vector_function(dnnl_alg_kind_t) { return nullptr; }
+inline bool keeps_zero(dnnl_alg_kind_t) { return false; }
 inline bool is_pass_cheap(size_t, size_t) { return false; }
 
 }  // namespace collage_onednn

@@ -52,7 +52,7 @@ inline double cost_of(const Shape& s, const Tiling& t, int64_t threads, int64_t 
   return points * (pairs * (tiles * planes + weights) + transformed * tiles * taken);
 }
 
-// The tiles that there are kernels of, the smallest first; see find_kernels.
+// The tiles that there are kernels of, the smallest first; see kernels_of.
 inline std::vector<Tiling> tilings_of(const Shape& s) {
   const int64_t rows = s.taps[0], columns = s.taps[1];
   if (rows == 3 && columns == 3) return {{2, 2}, {4, 4}};

@@ -1,7 +1,7 @@
-// Kernels for one kind of tiles, in vectors of one width. Each width is compiled by itself, beside
-// the runtime: kernels_avx2.cc, kernels_avx512.cc.
+// Kernels for one kind of tiles, in vectors of one width.
 #pragma once
 
+#include "../linkage.h"
 #include "winograd.h"
 
 namespace collage_onednn::winograd {
@@ -27,13 +27,12 @@ struct Kernels {
   int64_t points() const { return down.points * right.points; }
 };
 
-// Of tiles with so many rows of results. Weak, as all of a runtime that several objects hold.
-#define COLLAGE_KERNELS __attribute__((weak)) const Kernels& kernels_of(const Shape& s, int64_t rows)
+// Of tiles with so many rows of results.
 namespace avx2 {
-COLLAGE_KERNELS;
+COLLAGE_WEAK const Kernels& kernels_of(const Shape& s, int64_t rows);
 }
 namespace avx512 {
-COLLAGE_KERNELS;
+COLLAGE_WEAK const Kernels& kernels_of(const Shape& s, int64_t rows);
 }
 
 }  // namespace collage_onednn::winograd

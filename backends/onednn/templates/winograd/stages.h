@@ -91,7 +91,7 @@ inline constexpr Kernels kernels_of_tiles = {
     {R::kTaps, R::kResults, R::kPoints}, {C::kTaps, C::kResults, C::kPoints},
     kLanes, kBlock, kMostRows, pack_weights<kBlock>, take_to_points<R, C>, multiply_piece<R, C>};
 
-inline const Kernels& find_kernels(const Shape& s, int64_t rows) {
+const Kernels& kernels_of(const Shape& s, int64_t rows) {
   const int64_t down = s.taps[0], right = s.taps[1];
   if (down == 1) return right == 3 ? kernels_of_tiles<One, Four> : kernels_of_tiles<One, TwoOfFive>;
   if (right == 1) return down == 3 ? kernels_of_tiles<Four, One> : kernels_of_tiles<TwoOfFive, One>;
