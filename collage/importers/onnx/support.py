@@ -75,10 +75,6 @@ _REASONS_OF_MICROSOFT = {
         "it is a search around a decoder; export the decoder alone, and search with a program",
     ),
     **dict.fromkeys(("Tokenizer", "MurmurHash3"), "compute it outside of the model"),
-    **dict.fromkeys(
-        ("BiasSoftmax", "FusedMatMulActivation", "NhwcFusedConv"),
-        "onnxruntime's optimizer writes it for other devices; optimize the model for a CPU",
-    ),
 }
 """Why some of onnxruntime's own are refused, and what to do."""
 

@@ -25,10 +25,12 @@ from collage.importers.onnx.operators.microsoft import (
     eight_bits,
     experts,
     few_bits,
+    gates,
     images,
     inverse,
     joined_norms,
     optimized,
+    positions,
     rotary,
 )
 from collage.importers.onnx.operators.ml import supports, tables, trees
@@ -64,8 +66,10 @@ BEYOND: Mapping[str, Mapping[str, Converter]] = {
         **eight_bits.MICROSOFT,
         **experts.MICROSOFT,
         **few_bits.MICROSOFT,
+        **gates.MICROSOFT,
         **images.MICROSOFT,
         **inverse.MICROSOFT,
+        **positions.MICROSOFT,
         **recurrent.MICROSOFT,
         **rotary.MICROSOFT,
     },

@@ -123,8 +123,33 @@ def _convolved_from_before(node: Node) -> relax.Expr:
     return relax.Tuple([found, emit(op.strided_slice(whole, [2], [rows - length], [rows]))])
 
 
+def _without_repetition(node: Node) -> relax.Expr:
+    """Scores without those of tokens that would end a row of tokens that was there before."""
+    emit, length, (batch, rows) = node.emit, node.integer("ngram_size", 0), node.shape(0)
+    tokens, scores = node.operand(0), node.operand(1)
+    if length < 1:
+        raise Refused(f"rows of {length} tokens")
+    if rows < length:
+        return scores
+    count = rows - length + 1
+    repeated = const(np.ones((batch, count), bool), "bool")
+    for step in range(length - 1):
+        before = emit(op.strided_slice(tokens, [1], [step], [step + count]))
+        last = emit(op.strided_slice(tokens, [1], [count + step], [count + step + 1]))
+        repeated = emit(op.logical_and(repeated, emit(op.equal(before, last))))
+    behind = emit(op.strided_slice(tokens, [1], [length - 1], [rows]))
+    # A token that is not one of them is none of the vocabulary.
+    ends = emit(op.where(repeated, behind, const(-1, node.dtype(0))))
+    words = const(np.arange(node.shape(1)[1]).reshape(1, -1, 1), node.dtype(0))
+    hits = emit(op.equal(words, emit(op.expand_dims(ends, 1))))
+    banned = emit(op.max(emit(op.astype(hits, "int32")), [2]))
+    gone = emit(op.greater(banned, const(0, "int32")))
+    return emit(op.where(gone, const(-np.inf, node.dtype(1)), scores))
+
+
 MICROSOFT = {
     "CausalConvWithState": _convolved_from_before,
     "DecoderMaskedMultiHeadAttention": _one_row,
     "LinearAttention": _row_by_row,
+    "NGramRepeatBlock": _without_repetition,
 }

@@ -7,6 +7,7 @@ from typing import Any
 from tvm import relax, te, tirx
 from tvm.relax import op
 
+from collage.importers.onnx.operators.microsoft.optimized import activated, with_bias
 from collage.importers.onnx.operators.node import Node, Refused
 from collage.importers.onnx.operators.windows.convolution import Window, convolve
 
@@ -20,6 +21,19 @@ def _channels_last(node: Node) -> relax.Expr:
     window = Window.over(node, data[1:-1], weight[1:-1])
     found = node.emit(op.permute_dims(convolve(node, x, w, window, node.dtype(0)), last))
     return node.emit(op.add(found, node.operand(2))) if node.has(2) else found
+
+
+def _activated_channels_last(node: Node) -> relax.Expr:
+    """Data with their channels last, weights with theirs second, something added, an activation."""
+    data, weight, emit = node.shape(0), node.shape(1), node.emit
+    rank = len(data)
+    first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
+    x = emit(op.permute_dims(node.operand(0), first))
+    window = Window.over(node, data[1:-1], weight[2:])
+    found = convolve(node, x, node.operand(1), window, node.dtype(0))
+    found = with_bias(node, emit(op.permute_dims(found, last)), 2)
+    parameters = [float(v) for v in node.attributes.get("activation_params", ())]
+    return activated(node, with_bias(node, found, 3), parameters)
 
 
 def _crops(node: Node) -> relax.Expr:
@@ -78,4 +92,8 @@ def _crops(node: Node) -> relax.Expr:
     return node.builder.emit_te(crops, *given, primfunc_name_hint="crops")
 
 
-MICROSOFT = {"CropAndResize": _crops, "NhwcConv": _channels_last}
+MICROSOFT = {
+    "CropAndResize": _crops,
+    "NhwcConv": _channels_last,
+    "NhwcFusedConv": _activated_channels_last,
+}

@@ -138,7 +138,19 @@ def _turned(node: Node, x: relax.Expr, name: str) -> relax.Expr:
     return node.emit(op.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2]))
 
 
-def _fused_matmul(node: Node) -> relax.Expr:
+def fused_matmul(node: Node) -> relax.Expr:
+    """A product of matrices that attributes transpose, times a factor.
+
+    Parameters
+    ----------
+    node : Node
+        Whose first two inputs they are.
+
+    Returns
+    -------
+    relax.Expr
+        The product.
+    """
     left, right = (
         _turned(node, _rows_first(node, node.operand(i), f"transBatch{name}"), f"trans{name}")
         for i, name in enumerate("AB")
@@ -209,18 +221,39 @@ def _fused_conv(node: Node) -> relax.Expr:
         column = [1, node.shape(2)[0]] + [1] * (len(node.shape(0)) - 2)
         x = node.emit(op.add(x, node.emit(op.reshape(node.operand(2), column))))
     x = with_bias(node, x, 3)
-    return _activated(node, x, [float(v) for v in node.attributes.get("activation_params", ())])
+    return activated(node, x, [float(v) for v in node.attributes.get("activation_params", ())])
 
 
 def _fused_gemm(node: Node) -> relax.Expr:
-    x = _fused_matmul(node)
+    x = fused_matmul(node)
     if node.has(2):
         x = node.emit(op.add(x, _times(node, node.operand(2), node.number("beta", 1.0))))
     names = [f"activation_{which}" for which in ("alpha", "beta", "gamma")]
-    return _activated(node, x, [node.number(n, 0.0) for n in names if n in node.attributes])
+    return activated(node, x, [node.number(n, 0.0) for n in names if n in node.attributes])
 
 
-def _activated(node: Node, x: relax.Expr, given: list[float]) -> relax.Expr:
+def activated(node: Node, x: relax.Expr, given: list[float]) -> relax.Expr:
+    """What an activation that an attribute names makes of a result.
+
+    Parameters
+    ----------
+    node : Node
+        With the attribute.
+    x : relax.Expr
+        The result.
+    given : list of float
+        The activation's parameters; those that are missing are as ONNX has them.
+
+    Returns
+    -------
+    relax.Expr
+        What was given, where there is no activation.
+
+    Raises
+    ------
+    Refused
+        For activations that are not known.
+    """
     emit, kind = node.emit, node.text("activation", "").lower()
     first, second = (*given, *_DEFAULTS.get(kind, ())[len(given) :], 0.0, 0.0)[:2]
 
@@ -264,7 +297,7 @@ MICROSOFT = {
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "FusedConv": _fused_conv,
     "FusedGemm": _fused_gemm,
-    "FusedMatMul": _fused_matmul,
+    "FusedMatMul": fused_matmul,
     "MatMulIntegerToFloat": _matmul_to_float,
     "QGemm": _quantized_gemm,
     "QLinearAdd": _of_two(op.add),
@@ -274,5 +307,5 @@ MICROSOFT = {
     "QLinearMul": _of_two(op.multiply),
     "QLinearSigmoid": of_one(lambda node, x: op.sigmoid(x)),
     "QuickGelu": _quick_gelu,
-    "TransposeMatMul": _fused_matmul,
+    "TransposeMatMul": fused_matmul,
 }

@@ -77,7 +77,6 @@ def test_what_onnxruntime_has_for_other_devices_alone() -> None:
         ("DecoderMaskedSelfAttention", "MultiHeadAttention or GroupQueryAttention"),
         ("SparseAttention", "GroupQueryAttention"),
         ("BeamSearch", "export the decoder alone"),
-        ("BiasSoftmax", "optimize the model for a CPU"),
     ],
 )
 def test_refused_with_what_to_do(operator: str, remedy: str) -> None:
