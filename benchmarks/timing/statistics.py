@@ -62,10 +62,21 @@ def max_relative_difference(outputs: Sequence[Array], reference: Sequence[Array]
 
 
 def rms_relative_difference(outputs: Sequence[Array], reference: Sequence[Array]) -> float:
-    """Root mean square of the difference over that of the reference, of the worst output."""
+    """Root mean square of the difference over that of the reference, of the worst output.
+
+    Infinite where infinities, or what is not a number, do not stand in the same places.
+    """
     worst = 0.0
     for mine, theirs in zip(outputs, reference, strict=True):
-        wide = theirs.astype(np.float64)
-        gap = float(np.sqrt(np.mean((mine.astype(np.float64) - wide) ** 2)))
-        worst = max(worst, gap / max(float(np.sqrt(np.mean(wide**2))), 1e-300))
+        got, wide = mine.astype(np.float64), theirs.astype(np.float64)
+        finite = np.isfinite(wide)
+        # ``max`` keeps its first operand beside one that is not a number.
+        if not np.array_equal(got[~finite], wide[~finite], equal_nan=True):
+            return float("inf")
+        if not np.isfinite(got[finite]).all():
+            return float("inf")
+        if finite.any():
+            gap, size = got[finite] - wide[finite], wide[finite]
+            scale = max(float(np.sqrt(np.mean(size**2))), 1e-300)
+            worst = max(worst, float(np.sqrt(np.mean(gap**2))) / scale)
     return worst

@@ -135,6 +135,8 @@ def _checked(
         wanted = _outputs(module.double(), wide)
     except RuntimeError:
         wanted = eager  # The module insists on float32 somewhere.
+    if rms_relative_difference(eager, wanted) == float("inf"):
+        wanted = eager  # What float32 ends at, a mask's least number among it, is no end here.
     return {
         "difference": rms_relative_difference(found, wanted),
         "eager": rms_relative_difference(eager, wanted),

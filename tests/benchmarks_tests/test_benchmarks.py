@@ -23,7 +23,12 @@ from benchmarks.networks.models import random_inputs, tiny_bert, tiny_mobilenet
 from benchmarks.networks.tiny import GraphWriter
 from benchmarks.timing.interleave import EngineResult, Plan, measure
 from benchmarks.timing.processes import EngineError, EngineProcess, Turn
-from benchmarks.timing.statistics import Spread, max_relative_difference, ratio_spread
+from benchmarks.timing.statistics import (
+    Spread,
+    max_relative_difference,
+    ratio_spread,
+    rms_relative_difference,
+)
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SHORT = Plan(rounds=3, turn=Turn(settle_sec=0.01, turn_sec=0.02), load_limit_sec=120.0)
@@ -66,6 +71,16 @@ def test_difference_is_relative_to_the_largest_value() -> None:
         max_relative_difference([np.array([1.0, np.nan]), reference[1]], reference)
     with pytest.raises(ValueError, match="shapes"):
         max_relative_difference([reference[1]], reference)
+
+
+def test_what_is_no_number_is_no_small_error() -> None:
+    """It took no part in the worst of all outputs, so a network of nothing else was exact."""
+    reference = [np.array([3.0, -np.inf, 4.0]), np.array([2.0])]
+    near = [np.array([3.0, -np.inf, 4.0]), np.array([2.5])]
+    assert rms_relative_difference(near, reference) == pytest.approx(0.25)
+    for off in ([np.nan, -np.inf, 4.0], [3.0, np.inf, 4.0], [3.0, 0.0, 4.0]):
+        assert rms_relative_difference([np.array(off), near[1]], reference) == np.inf
+    assert rms_relative_difference(near, [np.array([np.nan] * 3), near[1]]) == np.inf
 
 
 def test_paused_process_stands_still(process: EngineProcess) -> None:
