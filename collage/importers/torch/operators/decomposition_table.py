@@ -132,6 +132,20 @@ def _strided_scatter(
     return _put(x, places.expand(list(size)), source)
 
 
+def _diagonal(x: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> torch.Tensor:
+    """Every so many-th element of matrices that lie in a row: where they are read, not copied."""
+    moved = x.movedim((dim1, dim2), (-2, -1))
+    *others, rows, columns = moved.shape
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return NotImplemented
+    count = min(rows + min(offset, 0), columns - max(offset, 0))
+    if count <= 0:
+        return moved.new_empty([*others, 0])
+    first = max(offset, -offset * columns)
+    last = first + (count - 1) * (columns + 1)
+    return moved.reshape([*others, rows * columns])[..., first : last + 1 : columns + 1]
+
+
 def _diagonal_scatter(
     x: torch.Tensor, source: torch.Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> torch.Tensor:
@@ -291,6 +305,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.scatter.value_reduce: _scatter_with,
         aten.put.default: _put,
         aten.as_strided_scatter.default: _strided_scatter,
+        aten.diagonal.default: _diagonal,
         aten.diagonal_scatter.default: _diagonal_scatter,
         aten.col2im.default: col2im,
         aten.unfold_backward.default: windows_added,

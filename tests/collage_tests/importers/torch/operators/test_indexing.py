@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from collage.importers import load_model
 from tests.collage_tests.importers.torch.torch_functions import (
     Cases,
     places,
+    program_of,
     require_agreement,
     rows,
 )
@@ -22,7 +24,24 @@ def written(x: Any, index: Any, value: Any, *, accumulate: bool = False) -> Any:
     return torch.ops.aten.index_put(x, index, value, accumulate)
 
 
+DIAGONALS = [
+    ((5, 7), (0, 0, 1)),
+    ((5, 7), (2, 0, 1)),
+    ((5, 7), (-3, 0, 1)),
+    ((5, 7), (9, 0, 1)),
+    ((3, 5, 7), (-1, 2, 0)),
+    ((3, 5, 7, 4), (1, -1, 1)),
+    ((1, 4), (0,)),
+]
+
 CASES: Cases = {
+    **{
+        f"diagonal {given} of {shape}": (
+            lambda x, given=given: torch.diagonal(x, *given) * 2,
+            lambda shape=shape: (rows(*shape),),
+        )
+        for shape, given in DIAGONALS
+    },
     "one piece": (
         lambda x: (x.split([3], 1)[0] * 2, x.chunk(1)[0] + 1, x[:1].split(5)[0]),
         lambda: (rows(4, 3),),
@@ -121,3 +140,10 @@ CASES: Cases = {
 @pytest.mark.parametrize("case", CASES)
 def test_operator_agrees_with_torch(case: str) -> None:
     require_agreement(*CASES[case])
+
+
+def test_a_diagonal_is_read_where_it_lies() -> None:
+    program = program_of(lambda x: torch.diagonal(x, 1, 1, 2) + 1, rows(4, 9, 8))
+    text = load_model(program).mod.script()
+    # One slice of what only lies otherwise: no matrix is copied before.
+    assert text.count("strided_slice") == 1 and "einsum" not in text
