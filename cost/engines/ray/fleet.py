@@ -214,16 +214,25 @@ class Fleet:
     def _settled(self) -> list[WorkerInfo]:
         """What nodes say that have been looked at; waits for them, for the slow ones not long."""
         begin = time.monotonic()
-        while True:
-            with self._lock:
-                asked = [member for member in self._members.values() if member.probe is not None]
-                all_silent = len(asked) == len(self._members)
-            waited = time.monotonic() - begin
-            if not asked or waited > (2 * _FIRST_SEC if all_silent else _FIRST_SEC):
-                return self.infos()
+        while time.monotonic() - begin <= self._worth_waiting_sec():
             self._work.deadline.check()
             time.sleep(0.1)
             self._update()
+        return self.infos()
+
+    def _worth_waiting_sec(self) -> float:
+        """How long from the beginning on another node's word is waited for, as things stand."""
+        infos = self.infos()
+        with self._lock:
+            nodes = [member.node for member in self._members.values()]
+            is_looked_at = any(member.probe is not None for member in self._members.values())
+        if is_looked_at:
+            is_any_of_use = any(info.device and not info.reason for info in infos)
+            return _FIRST_SEC if is_any_of_use else 2 * _FIRST_SEC
+        # A head alone, which has no such thing: those that do may have been killed, and come back.
+        has_context = self._policy.has_context
+        may_come = not any(node.gpus if has_context else node.cpus for node in nodes)
+        return self._patience_sec if may_come else -1.0
 
     def _watch(self) -> None:
         while not self._closing.wait(_TICK_SEC):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from collage.backends.contract import BuildContext
-from collage.backends.contract.errors import MeasurementError
+from collage.backends.contract.errors import MeasurementError, TargetError
 from collage.cost.config import MeasureConfig
 from collage.cost.device import CPU_POLICY, Device
 from collage.cost.engines.ray import fleet
@@ -22,8 +22,11 @@ class SilentCluster:
 
     address = "ray://silent:10001"
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, head: str = "") -> None:
         self._nodes = [Node(name, name, "127.0.0.2", 2, 0, frozenset()) for name in names]
+        self._head = head
+        if head:
+            self._nodes.insert(0, Node("head", "head", "127.0.0.1", 0, 0, frozenset()))
         self.ray: Any = self
 
     def connect(self) -> None:
@@ -36,10 +39,15 @@ class SilentCluster:
         return self._nodes
 
     def probe(self, node: Node, kind: str, *, all_gpus: bool) -> object:
-        return object()
+        return node.name
 
     def wait(self, references: list[object], timeout: float) -> tuple[list[object], list[object]]:
-        return [], references
+        answered = [one for one in references if one == "head"]
+        return answered, [one for one in references if one != "head"]
+
+    def get(self, reference: object) -> str:
+        """Why the head is of no use, the only answer there is."""
+        return self._head
 
 
 @pytest.mark.parametrize(
@@ -66,3 +74,28 @@ def test_a_node_that_has_just_come_is_waited_for(
     finally:
         found.close()
     assert time.monotonic() - begin >= at_least_sec
+
+
+@pytest.mark.parametrize(
+    "names, at_least_sec, reason",
+    [(("young",), 1.0, "young: it has not answered yet"), ((), 0.3, "head: it is busy")],
+)
+def test_a_head_that_is_of_no_use_does_not_end_the_wait(
+    names: tuple[str, ...],
+    at_least_sec: float,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It answers at once, which says nothing of the nodes that it is the head of."""
+    monkeypatch.setattr(fleet, "_FIRST_SEC", 0.5)
+    context = BuildContext(tmp_path / "cache", tmp_path / "work")
+    cluster: Any = SilentCluster(*names, head="it is busy")
+    found = fleet.Fleet(cluster, Work(CPU_POLICY, context, MeasureConfig()), patience_sec=0.3)
+    begin = time.monotonic()
+    try:
+        with pytest.raises(TargetError, match=f"no node .* can measure .*{reason}"):
+            found.device()
+    finally:
+        found.close()
+    assert at_least_sec <= time.monotonic() - begin < at_least_sec + 5
