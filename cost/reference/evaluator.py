@@ -17,7 +17,7 @@ from collage.backends.contract.errors import MeasurementError, OutOfRangeError
 from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.static_shape import leaf_types, static_shape, tensor_dtype
 from collage.cost.reference.arithmetic import MEANT, Arithmetic
-from collage.cost.reference.fallback import evaluate_call
+from collage.cost.reference.fallback import Compiled
 from collage.cost.reference.operators import OPERATORS
 from collage.cost.reference.rounding import EPSILON, STEPS, off_by_sums, rounded
 from collage.cost.reference.values import (
@@ -37,6 +37,7 @@ def evaluate(
     mod_or_func: tvm.IRModule | relax.Function,
     inputs: Sequence[Array],
     arithmetic: Arithmetic = MEANT,
+    compiled: Compiled | None = None,
 ) -> list[Array]:
     """The outputs of a Relax function, computed in numpy.
 
@@ -49,6 +50,8 @@ def evaluate(
         One per parameter, of its shape and dtype.
     arithmetic : Arithmetic
         What intermediate values are kept in.
+    compiled : Compiled, optional
+        Of the same module, for several evaluations: what numpy lacks is compiled for the first.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def evaluate(
     _check_inputs(func, inputs)
     with np.errstate(all="ignore"):
         wide = [arithmetic.wide(array) for array in inputs]
-        result = Evaluator(mod, arithmetic).call_function(func, wide)
+        result = Evaluator(mod, arithmetic, compiled=compiled).call_function(func, wide)
         outputs = zip(leaves(result), leaf_types(func.ret_ty), strict=True)
         return [array.astype(tensor_dtype(ty), copy=False) for array, ty in outputs]
 
@@ -139,6 +142,8 @@ class Evaluator:
         What values are kept in.
     wanted : frozenset of relax.Var
         What :attr:`kept` is to hold.
+    compiled : Compiled, optional
+        As :func:`evaluate` takes it.
     """
 
     def __init__(
@@ -146,8 +151,10 @@ class Evaluator:
         mod: tvm.IRModule | None,
         arithmetic: Arithmetic,
         wanted: frozenset[relax.Var] = frozenset(),
+        compiled: Compiled | None = None,
     ) -> None:
         self.mod = mod
+        self._compiled = compiled or Compiled(mod)
         self.kept: dict[relax.Var, Array] = {}
         self._wanted = wanted
         self.env: dict[relax.Var, Value] = {}
@@ -281,7 +288,7 @@ class Evaluator:
                 pass  # A variant that only TVM knows.
             except IndexError as err:
                 raise OutOfRangeError(f"{name} cannot be evaluated: {err}", value=name) from err
-        return self._stored(evaluate_call(self.mod, call, args), call.ty)
+        return self._stored(self._compiled.evaluate(call, args), call.ty)
 
     def _stored(self, value: Value, ty: tvm.ir.Type) -> Value:
         """A result in the dtype that its type promises (wider where that is computed in a wider

@@ -15,6 +15,7 @@ from collage.backends.contract.errors import MeasurementError
 from collage.cost.reference.arithmetic import MEANT, Arithmetic
 from collage.cost.reference.compare import Noise, noise_of
 from collage.cost.reference.evaluator import evaluate
+from collage.cost.reference.fallback import Compiled
 from collage.cost.reference.metrics import Metric
 from collage.cost.reference.rounding import EPSILON, HALF, coarsest, formats, rounds_to_steps
 from collage.cost.reference.values import Array
@@ -156,11 +157,12 @@ def sample_of(mod: tvm.IRModule, inputs: Sequence[Array], float32_as: str = "flo
     form = coarsest({*types, float32_as} if "float32" in types else types)
     # Where rounding is to float32, what is meant takes twice its digits.
     meant = MEANT if few_digits else Arithmetic(float32_in="float64")
-    expected = evaluate(mod, inputs, meant)
+    compiled = Compiled(mod)
+    expected = evaluate(mod, inputs, meant, compiled)
 
     def rounded(dither: int) -> list[Noise]:
         stores = Arithmetic(stores=True, float32_as=float32_as, dither=dither)
-        outputs = zip(evaluate(mod, inputs, stores), expected, strict=True)
+        outputs = zip(evaluate(mod, inputs, stores, compiled), expected, strict=True)
         return [noise_of(array, wanted, form) for array, wanted in outputs]
 
     noise = rounded(0)

@@ -161,7 +161,7 @@ def test_no_operator_tested_here_is_answered_by_tvm(monkeypatch: pytest.MonkeyPa
     def refuse(*_: object) -> None:
         raise AssertionError("fell back to TVM")
 
-    monkeypatch.setattr("collage.cost.reference.evaluator.evaluate_call", refuse)
+    monkeypatch.setattr("collage.cost.reference.fallback.Compiled.evaluate", refuse)
     for build in ON_IMAGE.values():
         x = tensor(*X)
         mod = function([x], build(x))

@@ -58,7 +58,7 @@ CHANNELS_LAST: dict[str, Callable[[relax.Var], Any]] = {
 
 @pytest.mark.parametrize("name", CHANNELS_LAST)
 def test_channels_last_agrees_with_tvm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collage.cost.reference.evaluator.evaluate_call", refuse)
+    monkeypatch.setattr("collage.cost.reference.fallback.Compiled.evaluate", refuse)
     x = tensor(*X)
     mod = function([x], CHANNELS_LAST[name](x))
     inputs = random_inputs(mod)
@@ -119,7 +119,7 @@ MASKS: dict[str, tuple[str | None, Callable[[int, int], bool]]] = {
 def test_attention(
     dtype: str, mask: str, bias_shape: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("collage.cost.reference.evaluator.evaluate_call", refuse)
+    monkeypatch.setattr("collage.cost.reference.fallback.Compiled.evaluate", refuse)
     shapes = [(2, 5, 3, 4), (2, 8, 3, 4), (2, 8, 3, 6), *([bias_shape] if bias_shape else [])]
     params = [relax.Var(f"p{i}", relax.TensorType(s, dtype)) for i, s in enumerate(shapes)]
     name, allowed = MASKS[mask]
