@@ -38,6 +38,9 @@ _SUMS = {
 }
 """Where each has its axis, its indices, and what else has rows; what is summed into comes first."""
 
+_LOOKED_UP = {"gather.default": 2, "embedding.default": 1}
+"""What looks something up by numbers that are computed, and where it has them."""
+
 
 def with_absorbed_rows(
     program: torch.export.ExportedProgram, again: Callable[[], torch.export.ExportedProgram]
@@ -187,6 +190,8 @@ class Following:
             found = self.rows.get(node.args[0])
         elif found is NotImplemented:
             found = self._along(node) or self._moved(node, name)
+            if name in _LOOKED_UP and node.args[_LOOKED_UP[name]] in self.rows:
+                self.changes.append(lambda: _hold_inside(self.graph, node, _LOOKED_UP[name]))
         if found is not None:
             self.rows[node] = found
 
@@ -325,3 +330,15 @@ def _absorb(graph: fx.Graph, node: fx.Node, rows: Rows) -> None:
         result.meta["val"] = node.meta["val"]
     node.replace_all_uses_with(result)
     graph.erase_node(node)
+
+
+def _hold_inside(graph: fx.Graph, node: fx.Node, at: int) -> None:
+    """Let it look up what is there also for rows that are none, of which nobody knows what they
+    are computed from."""
+    axis = int(node.args[1]) if at > 1 else 0
+    last = int(node.args[0].meta["val"].shape[axis]) - 1
+    index = node.args[at]
+    with graph.inserting_before(node):
+        held = graph.call_function(aten.clamp.default, (index, 0, last))
+        held.meta["val"] = index.meta["val"]
+    node.args = (*node.args[:at], held, *node.args[at + 1 :])

@@ -132,9 +132,23 @@ def _along_another(known: Known, node: fx.Node) -> Rows:
     return rows
 
 
-def _normalized(known: Known, node: fx.Node) -> Rows:
-    rows = _first(known, node)
-    if rows.axis >= _value(node).dim() - len(node.args[1]):
+def _written_into(known: Known, node: fx.Node) -> Rows:
+    """Something is written at places of another axis; one place is chosen, or several are."""
+    rows, written = known.get(node.args[0]), node.args[1]
+    axis = _axis(node, node.args[2] if len(node.args) > 2 else 0)
+    if rows is None or rows.axis == axis:
+        raise UnknownError
+    if written in known:
+        its, fewer = known[written], _value(written).dim() < _value(node).dim()
+        if (its.axis + (fewer and its.axis >= axis), its.valid) != (rows.axis, rows.valid):
+            raise UnknownError
+    return Rows(rows.axis, rows.valid)
+
+
+def _along_last(known: Known, node: fx.Node) -> Rows:
+    """Norms along the last axes, and pads, of which each axis has two."""
+    rows, padded = _first(known, node), "pad" in node.target.__name__
+    if rows.axis >= _value(node).dim() - len(node.args[1]) // (1 + padded):
         raise UnknownError
     return rows
 
@@ -316,7 +330,9 @@ MOVED: dict[str, _Follow] = {
         ("slice.Tensor", "split_with_sizes.default", "split.Tensor", "_softmax.default",
          "softmax.int", "cumsum.default"),
         _along_another),
-    "layer_norm.default": _normalized,
+    "copy.default": elementwise,
+    **dict.fromkeys(("select_scatter.default", "slice_scatter.default"), _written_into),
+    **dict.fromkeys(("constant_pad_nd.default", "pad.default", "layer_norm.default"), _along_last),
     **dict.fromkeys(("linear.default", "mm.default", "mv.default"), _product),
     "addmm.default": _product_and_more,
     "bmm.default": _batches,

@@ -2,7 +2,7 @@
 
 ``if x.min() < 0: raise ValueError`` and ``assert mask.any()`` are branches on what tensors hold,
 which nobody knows who traces them. One side of each ends in an error, or does nothing but warn:
-what a module computes is on the other.
+what a module computes is on the other. Branches that only write where a mask holds are taken, too.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, TypeGuard
 import torch
 
 from collage.importers.torch.exporting.followed import unbacked_symbols
+from collage.importers.torch.exporting.only_where import writes_only_where_asked
 
 _OWN = str(Path(__file__).parent)
 _TORCH = str(Path(torch.__file__).parent)
@@ -56,7 +57,8 @@ def passing_checks() -> Iterator[None]:
             found = _answer_of_check(sys._getframe(1)) if unknown(value) else None
             if found is None:
                 return own(value)
-            passed[found[0]] = None
+            if found[0]:
+                passed[found[0]] = None
             return found[1]
 
         return answer
@@ -90,30 +92,34 @@ def _is_traced(tensor: torch.Tensor) -> bool:
 
 
 def _answer_of_check(frame: FrameType | None) -> tuple[str, bool] | None:
-    """Where a truth value is asked for by a check, and with which value the check passes."""
+    """Where a truth value is asked for by a check, and with which value the check passes; no place
+    where nothing else is computed for it."""
     while frame is not None:
         code = frame.f_code
         if code.co_filename.startswith(_TORCH) and code.co_name != _ASKS_FOR_OTHERS:
             return None  # PyTorch asks while it traces an operator.
         if not code.co_filename.startswith(_OWN):
             wanted = _wanted(frame)
-            return None if wanted is None else (f"{code.co_filename}:{frame.f_lineno}", wanted)
+            place = f"{code.co_filename}:{frame.f_lineno}"
+            return wanted and (place if wanted[1] else "", wanted[0])
         frame = frame.f_back
     return None
 
 
-def _wanted(frame: FrameType) -> bool | None:
-    """What the expression that is evaluated has to be for the check that it belongs to."""
+def _wanted(frame: FrameType) -> tuple[bool, bool] | None:
+    """What the expression that is evaluated has to be for the check that it belongs to, and whether
+    that leaves something out."""
     checks = _checks_of(frame.f_code.co_filename)
     around = [one for one in checks if one[0].lineno <= frame.f_lineno <= _end(one[0])[0]]
     if not around:
         return None
     # A jump of an assertion stands for all of it, and what computed its operand for that alone.
     for line, _, column, _ in reversed(list(_positions_up_to(frame))):
-        for test, passes in around:
+        for test, passes, leaves_out in around:
             place = (line or 0, column or 0)
             if (test.lineno, test.col_offset) <= place < _end(test):
-                return _leaf(test, passes, place)
+                leaf = _leaf(test, passes, place)
+                return None if leaf is None else (leaf, leaves_out)
         if line != frame.f_lineno:
             break
     return None
@@ -142,21 +148,31 @@ def _leaf(test: ast.expr, wanted: bool, place: tuple[int, int]) -> bool | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _checks_of(filename: str) -> tuple[tuple[ast.expr, bool], ...]:
-    """The tests of a file's checks, and whether each has to hold."""
+def _checks_of(filename: str) -> tuple[tuple[ast.expr, bool, bool], ...]:
+    """The tests of a file's checks, whether each has to hold, and whether it is left out then."""
     try:
         tree = ast.parse("".join(linecache.getlines(filename)))
     except (SyntaxError, ValueError):
         return ()
-    found: list[tuple[ast.expr, bool]] = []
-    for node in ast.walk(tree):
+    found: list[tuple[ast.expr, bool, bool]] = []
+    for node, function in _with_functions(tree, tree):
         if isinstance(node, ast.Assert):
-            found.append((node.test, True))
+            found.append((node.test, True, True))
         elif isinstance(node, ast.If) and _leaves(node):
-            found.append((node.test, False))
+            found.append((node.test, False, True))
         elif isinstance(node, ast.If) and node.orelse and _raises(node.orelse):
-            found.append((node.test, True))
+            found.append((node.test, True, True))
+        elif isinstance(node, ast.If) and writes_only_where_asked(node, function):
+            found.append((node.test, True, False))
     return tuple(found)
+
+
+def _with_functions(node: ast.AST, function: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Every node, with the function that it stands in."""
+    for child in ast.iter_child_nodes(node):
+        yield child, function
+        inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        yield from _with_functions(child, child if inner else function)
 
 
 def _raises(body: list[ast.stmt]) -> bool:

@@ -134,3 +134,43 @@ def test_rows_are_written_back_where_a_mask_holds(function: Any, shape: tuple[in
         found = evaluate(loaded.mod, [x.numpy(), weights.numpy()])
         for mine, theirs in zip(found, expected, strict=True):
             np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-5, atol=1e-5)
+
+
+class Spline(torch.nn.Module):
+    """Monotone pieces between two ends and the identity beyond them, as normalizing flows have it;
+    in what piece elements beyond the ends lie is outside of the tables."""
+
+    def forward(self, x: Any, widths: Any) -> Any:
+        inside = (x >= -1) & (x <= 1)
+        y, slopes = torch.zeros_like(x), torch.zeros_like(x)
+        y[~inside] = x[~inside]
+        slopes[~inside] = 1
+        if torch.any(inside):
+            y[inside], slopes[inside] = self._between(x[inside], widths[inside, :])
+        return y, slopes
+
+    def _between(self, x: Any, widths: Any) -> Any:
+        if torch.min(x) < -1 or torch.max(x) > 1:
+            raise ValueError
+        ends = 2 * torch.nn.functional.pad(widths.softmax(-1).cumsum(-1), (1, 0)) - 1
+        ends[..., 0], ends[..., -1] = -1.0, 1.0
+        ends[..., -1] += 1e-6
+        piece = (torch.sum(x[..., None] >= ends, -1) - 1)[..., None]
+        begin = ends.gather(-1, piece)[..., 0]
+        width = (ends[..., 1:] - ends[..., :-1]).gather(-1, piece)[..., 0]
+        heights = torch.arange(1, widths.shape[-1] + 1).expand_as(widths) / 4.0
+        slope = heights.gather(-1, piece)[..., 0]
+        return begin + slope * (x - begin) / width, slope
+
+
+def test_a_spline_is_computed_where_its_mask_holds() -> None:
+    torch.manual_seed(3)
+    x, widths = 2 * torch.randn(5, 4), torch.randn(5, 4, 6)
+    with pytest.warns(UserWarning, match="what is checked at"):
+        loaded = load_model(Spline(), example_inputs=(x, widths))
+    assert not loaded.chosen
+    # Of some, of none below and above, and of all.
+    for given in (x, x * 0 - 3, x * 0 + 3, x.clamp(-1, 1)):
+        found = evaluate(loaded.mod, [given.numpy(), widths.numpy()])
+        for mine, theirs in zip(found, Spline()(given, widths), strict=True):
+            np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-5, atol=1e-5)

@@ -117,3 +117,38 @@ def test_a_branch_beside_a_warning_is_refused() -> None:
 
     with pytest.raises(ModelError, match=r"what tensors hold at .*test_checks\.py:\d+; write"):
         export_module(Other(), torch.randn(3, 8))
+
+
+class Where(torch.nn.Module):
+    """Asks whether a mask holds anywhere, before it writes where it holds."""
+
+    def __init__(self, elsewhere: bool = False) -> None:
+        super().__init__()
+        self.elsewhere = elsewhere
+
+    def forward(self, x: Any) -> Any:
+        mask, y = x > 0, torch.zeros_like(x)
+        if self.elsewhere:
+            if torch.any(mask):
+                y[mask] = x[mask].sqrt()
+                y[~mask] = 1
+        elif mask.any():
+            rows = x[mask]
+            y[mask] = rows.sqrt()
+        if (x > 100).sum() > 10:
+            raise ValueError
+        return y
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_branch_that_writes_where_its_mask_holds_is_no_check(sign: float) -> None:
+    module = Where()
+    with pytest.warns(UserWarning, match=r"what is checked at [^ ,]*\.py:\d+ is left out"):
+        program = export_module(module, torch.randn(3, 8)).program
+    x = sign * torch.rand(3, 8)
+    assert torch.equal(program.module()(x), module(x))
+
+
+def test_a_branch_that_writes_elsewhere_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"what tensors hold at .*test_checks\.py:\d+; write"):
+        export_module(Where(elsewhere=True), torch.randn(3, 8))
