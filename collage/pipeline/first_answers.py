@@ -28,8 +28,10 @@ def first_answers(
     where a guess is wrong of one of them it seldom is of both.
 
     To guess, each partition is made a function, which takes seconds where partitions are whole
-    networks. Where these are missing, the one of the fewest partitions comes first, and alone: what
-    a library takes as a whole is compiled at once, and seldom far behind.
+    networks. Where these are missing, the one of the fewest partitions comes first: what a library
+    takes as a whole is compiled at once, and seldom far behind. Where its library is not compiled
+    yet it is tried beside the first that waits for nothing: TVM may well take longer for a network
+    than a compiler takes for the rest of the library.
 
     Parameters
     ----------
@@ -51,7 +53,11 @@ def first_answers(
     distinct = {seed.partitioning.key(): seed for seed in reversed(ranked)}
     ranked = [seed for seed in ranked if distinct[seed.partitioning.key()] is seed]
     if hurried:
-        return ranked, 1
+        waiting = [seed for seed in ranked[1:] if _waits_for_libraries(seed, prefetch)]
+        if not waiting or _waits_for_libraries(ranked[0], prefetch):
+            return ranked, 1
+        ranked.remove(waiting[0])
+        return [ranked[0], waiting[0], *ranked[1:]], 2
     if prefetch.is_under_way:
         ranked.sort(key=_needs_libraries)
     else:
@@ -89,10 +95,14 @@ def _by_size(contenders: Sequence[Contender], prefetch: Prefetch) -> list[Conten
 
     def key(contender: Contender) -> tuple[bool, int]:
         candidates = contender.partitioning.candidates
-        waits = prefetch.lacks([candidate.target for candidate in candidates])
+        waits = _waits_for_libraries(contender, prefetch)
         return waits or any(map(has_to_tune, candidates)), len(candidates)
 
     return sorted(contenders, key=key)
+
+
+def _waits_for_libraries(contender: Contender, prefetch: Prefetch) -> bool:
+    return prefetch.lacks([candidate.target for candidate in contender.partitioning.candidates])
 
 
 def _waits_for_kernels(contender: Contender, costs: WorkloadCosts) -> bool:

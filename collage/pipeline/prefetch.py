@@ -22,8 +22,9 @@ from collage.cost.device import available_cores
 
 _POLL_SEC = 0.1
 
-_BESIDE_ONE_CORE = 10
-"""Niceness on a single core, where the model is imported meanwhile: it would take twice as long."""
+_BESIDE_ONE_CORE, _BESIDE_CORES = 10, 5
+"""Niceness on a single core, and on several: a model that is imported meanwhile, and compiled when
+time is short, would take up to twice as long. Besides other programs these are to end, too."""
 
 
 class Prefetch:
@@ -46,7 +47,7 @@ class Prefetch:
         self._running: set[ChildProcess] = set()
         kinds = {device_of(target.device) for target in targets}
         cores = available_cores()
-        least = _BESIDE_ONE_CORE if cores == 1 else 0
+        least = _BESIDE_ONE_CORE if cores == 1 else _BESIDE_CORES
         self._niceness = max(least, min((kind.niceness for kind in kinds), default=0))
         self._context = context
         self._pool = ThreadPoolExecutor(cores, thread_name_prefix="collage-prefetch")
