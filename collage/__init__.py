@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collage.backends.link import finalize
     from collage.bundle import load
     from collage.pipeline.optimize import optimize
+    from collage.pipeline.precompile import precompile
     from collage.pipeline.results.result import Result
     from collage.pipeline.studies.coverage import coverage
 
@@ -32,6 +33,7 @@ __all__ = [
     "finalize",
     "load",
     "optimize",
+    "precompile",
     "register_backend",
     "transform",
 ]
@@ -53,6 +55,7 @@ __getattr__, __dir__ = on_demand(
         "bundle": ("load",),
         "pipeline.studies.coverage": ("coverage",),
         "pipeline.optimize": ("optimize",),
+        "pipeline.precompile": ("precompile",),
         "pipeline.results.result": ("Result",),
         "transform": (),
     },

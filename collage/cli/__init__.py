@@ -23,6 +23,7 @@ from collage.cli import (
     _log,
     _native,
     _optimize,
+    _precompile,
     _run,
     _stability,
     _workers,
@@ -41,7 +42,7 @@ app = typer.Typer(
 )
 for _module in (
     *(_optimize, _run, _bench, _coverage, _backends),
-    *(_workers, _explain, _stability, _log, _native),
+    *(_precompile, _workers, _explain, _stability, _log, _native),
 ):
     _module.add_to(app)
 

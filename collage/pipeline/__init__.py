@@ -4,7 +4,8 @@
 graph; ``prepared`` runs the passes that backends bring; ``costing`` decides, once, who says what
 things cost; ``covers`` finds candidates and chooses partitionings among them; ``evaluated``
 compares these end to end and refines the best; ``results`` puts together what came out.
-``prefetch`` compiles in the background, meanwhile, what libraries need whatever the model is.
+``prefetch`` compiles in the background, meanwhile, what libraries need whatever the model is;
+``precompile`` does that alone, ahead of a machine's first search.
 ``inputs`` has what models are run on, ``limits`` what ends a search early. Each stage takes and
 gives typed values and can be run alone; ``optimize`` is their sequence. ``studies`` ask other
 questions of the same stages.

@@ -26,6 +26,7 @@ from collage.cost.progress import ProgressEvent, Workforce
 
 COMMANDS = [
     *("optimize", "run", "bench", "backends", "coverage", "workers", "explain", "stability"),
+    "precompile",
     *("log", "log summary", "log merge"),
 ]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import collage
 from benchmarks.gpu.cases import cases_of
 from benchmarks.gpu.cases.compiling import cuda_target, partition_case
 from collage.backends.compile import compile_module
@@ -19,8 +20,10 @@ from collage.backends.contract import BuildContext, ExternalBackend, TargetSet
 from collage.backends.contract.errors import CompileError
 from collage.backends.contract.registry import get_backend
 from collage.backends.toolchain import compiling
+from collage.cli import main
 from collage.config import Config
 from collage.cost.deadline import Deadline
+from collage.cost.progress import ProgressEvent
 from collage.end_to_end import taking_part
 from collage.pipeline.prefetch import Prefetch, missing
 from collage.targets import resolve_targets
@@ -198,3 +201,25 @@ def test_what_is_compiled_ahead_is_what_libraries_take_in(family: str, tmp_path:
     backend = get_backend(made.targets[-1].backend)
     assert isinstance(backend, ExternalBackend) and backend.compilations(made.targets[-1], context)
     assert missing(made.targets, context) == []
+
+
+def test_what_was_compiled_ahead_no_search_compiles(
+    context: BuildContext, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLLAGE_CACHE_DIR", str(context.cache_dir))
+    events: list[ProgressEvent] = []
+    made = collage.precompile(["llvm", "openblas"], progress=events.append)
+    assert made and all(path.is_file() for path in made)
+    assert (events[0].done, events[-1].done) == (0, len(made)) == (0, events[-1].total)
+    assert missing(openblas(), context) == []
+    assert main(["precompile", "-t", "openblas"]) == 0
+    assert capsys.readouterr().out == "nothing to compile: it is all there\n"
+
+
+def test_who_compiles_ahead_is_told_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLLAGE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", slow(BuildContext(tmp_path, tmp_path), tmp_path, 0, "false").cxx)
+    assert main(["precompile", "-t", "openblas"]) == 1
+    assert "failed with exit status 1" in capsys.readouterr().err
