@@ -214,7 +214,7 @@ class Fleet:
     def _settled(self) -> list[WorkerInfo]:
         """What nodes say that have been looked at; waits for them, for the slow ones not long."""
         begin = time.monotonic()
-        while time.monotonic() - begin <= self._worth_waiting_sec():
+        while time.monotonic() - begin < self._worth_waiting_sec():
             self._work.deadline.check()
             time.sleep(0.1)
             self._update()
@@ -232,7 +232,7 @@ class Fleet:
         # A head alone, which has no such thing: those that do may have been killed, and come back.
         has_context = self._policy.has_context
         may_come = not any(node.gpus if has_context else node.cpus for node in nodes)
-        return self._patience_sec if may_come else -1.0
+        return self._patience_sec if may_come else 0.0
 
     def _watch(self) -> None:
         while not self._closing.wait(_TICK_SEC):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,29 +52,40 @@ class SilentCluster:
         return self._head
 
 
+@contextmanager
+def fleet_of(
+    cluster: SilentCluster, folder: Path, device: Device | None, patience_sec: float
+) -> Iterator[fleet.Fleet]:
+    """A fleet of it that is closed in the end."""
+    context = BuildContext(folder / "cache", folder / "work")
+    work = Work(CPU_POLICY, context, MeasureConfig(), device=device)
+    found = fleet.Fleet(cluster, work, patience_sec)  # type: ignore[arg-type]
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture(autouse=True)
+def short_first_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "_FIRST_SEC", 0.5)
+
+
 @pytest.mark.parametrize(
     "names, at_least_sec, reason",
     [(("young",), 1.0, "young: it has not answered yet"), ((), 0.1, "it has no nodes")],
 )
 def test_a_node_that_has_just_come_is_waited_for(
-    names: tuple[str, ...],
-    at_least_sec: float,
-    reason: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...], at_least_sec: float, reason: str, tmp_path: Path
 ) -> None:
     """All others had been killed: the search ended while the new one was being looked at."""
-    monkeypatch.setattr(fleet, "_FIRST_SEC", 0.5)
     device = Device("cpu", "Some CPU", cores=4, features="0123")
-    context = BuildContext(tmp_path / "cache", tmp_path / "work")
-    work = Work(CPU_POLICY, context, MeasureConfig(), device=device)
-    found = fleet.Fleet(SilentCluster(*names), work, patience_sec=0.1)  # type: ignore[arg-type]
     begin = time.monotonic()
-    try:
-        with pytest.raises(MeasurementError, match=f"no node to build on: {reason}"):
-            found.builders()
-    finally:
-        found.close()
+    with (
+        fleet_of(SilentCluster(*names), tmp_path, device, 0.1) as found,
+        pytest.raises(MeasurementError, match=f"no node to build on: {reason}"),
+    ):
+        found.builders()
     assert time.monotonic() - begin >= at_least_sec
 
 
@@ -81,21 +94,13 @@ def test_a_node_that_has_just_come_is_waited_for(
     [(("young",), 1.0, "young: it has not answered yet"), ((), 0.3, "head: it is busy")],
 )
 def test_a_head_that_is_of_no_use_does_not_end_the_wait(
-    names: tuple[str, ...],
-    at_least_sec: float,
-    reason: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...], at_least_sec: float, reason: str, tmp_path: Path
 ) -> None:
     """It answers at once, which says nothing of the nodes that it is the head of."""
-    monkeypatch.setattr(fleet, "_FIRST_SEC", 0.5)
-    context = BuildContext(tmp_path / "cache", tmp_path / "work")
-    cluster: Any = SilentCluster(*names, head="it is busy")
-    found = fleet.Fleet(cluster, Work(CPU_POLICY, context, MeasureConfig()), patience_sec=0.3)
     begin = time.monotonic()
-    try:
-        with pytest.raises(TargetError, match=f"no node .* can measure .*{reason}"):
-            found.device()
-    finally:
-        found.close()
+    with (
+        fleet_of(SilentCluster(*names, head="it is busy"), tmp_path, None, 0.3) as found,
+        pytest.raises(TargetError, match=f"no node .* can measure .*{reason}"),
+    ):
+        found.device()
     assert at_least_sec <= time.monotonic() - begin < at_least_sec + 5
