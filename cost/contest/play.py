@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from collage.cost.contest.rounds import Load, disturbed_rounds, to_discard, without
@@ -130,16 +130,17 @@ def play(
     while True:
         disturbed = disturbed_rounds(table, loads) if watchful else ()
         active = [player for player in playing if not stage.is_out(player)]
-        counting = without(table, to_discard(disturbed))
+        counting = without(table, to_discard(disturbed, loads))
         playing = rule.playing(counting, active, clock() - begin)
         if not playing:
             break
+        since = clock()
         times = dict.fromkeys(range(players), None) | {
             player: stage.turn(player, len(loads)) for player in turns(playing, len(loads))
         }
         if loads and stage.is_cut_short():
             break
-        loads.append(stage.load())
+        loads.append(replace(stage.load(), sec=clock() - since))
         for player, row in enumerate(table):
             row.append(times[player])
     return Played(tuple(map(tuple, table)), tuple(loads))

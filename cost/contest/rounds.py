@@ -10,9 +10,12 @@ Table = Sequence[Sequence[float | None]]
 """Seconds per call, a row for each model and a column for each round; None where one did not
 play."""
 
-AGAIN = 8
-"""Disturbed rounds that are measured again. Where more are, the machine is disturbed throughout:
-then every round counts, for all that was measured in one round was disturbed alike."""
+AGAIN, AGAIN_SEC, MOST_AGAIN = 8, 5.0, 64
+"""Disturbed rounds that are measured again: so many, or as many as so many seconds hold, up to a
+number. Where more are, the machine is disturbed throughout: then every round counts, for all that
+was measured in one round was disturbed alike. The first number alone would not do: some seconds
+hold many rounds of models that are fast, and a program that burns the processors hits some turns of
+a round and spares others."""
 
 _SLOW = 1.15
 """A round is disturbed when everybody took so many times as long as they do otherwise."""
@@ -63,6 +66,8 @@ class Load:
         Nobody.
     waiting_counts : bool
         Whether turns are timed by a clock that goes on while others have the processor.
+    sec : float
+        How long the round took.
 
     Examples
     --------
@@ -73,6 +78,7 @@ class Load:
     others: float
     idle: float
     waiting_counts: bool = True
+    sec: float = 0.0
 
     @property
     def is_disturbing(self) -> bool:
@@ -140,15 +146,30 @@ def without(table: Table, discarded: Sequence[int]) -> list[tuple[float | None, 
     return [tuple(None if i in out else sec for i, sec in enumerate(row)) for row in table]
 
 
-def to_discard(disturbed: Sequence[int]) -> tuple[int, ...]:
+def to_discard(disturbed: Sequence[int], load: Sequence[Load]) -> tuple[int, ...]:
     """Which of the disturbed rounds do not count: none where there are too many.
+
+    Parameters
+    ----------
+    disturbed : sequence of int
+        Rounds, numbered from 0.
+    load : sequence of Load
+        Of each round.
+
+    Returns
+    -------
+    tuple of int
+        All of ``disturbed``, or none.
 
     Examples
     --------
-    >>> to_discard([1, 2]), to_discard(range(9))
+    >>> seconds = [Load(others=0.5, idle=0.0, sec=1.0)] * 9
+    >>> to_discard([1, 2], seconds), to_discard(range(9), seconds)
     ((1, 2), ())
     """
-    return () if len(disturbed) > AGAIN else tuple(disturbed)
+    lasted = sum(load[number].sec for number in disturbed)
+    most = AGAIN if lasted > AGAIN_SEC else MOST_AGAIN
+    return () if len(disturbed) > most else tuple(disturbed)
 
 
 def disturbed_rounds(table: Table, load: Sequence[Load]) -> tuple[int, ...]:

@@ -218,7 +218,7 @@ def _results(together: PlayedTogether, contest: str) -> list[RunResult]:
         for row, failure in zip(table, together.failures, strict=True)
     ]
     disturbed = disturbed_rounds([row for row in right if any(row)], loads)
-    discarded = to_discard(disturbed)
+    discarded = to_discard(disturbed, loads)
     if not all(any(row) for row in without([row for row in right if any(row)], discarded)):
         discarded = ()
     others = tuple(load.others for load in loads)

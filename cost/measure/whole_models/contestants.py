@@ -168,7 +168,7 @@ def results(contestants: Sequence[Contestant], played: Played, contest: str) -> 
     pairs = list(zip(contestants, played.table, strict=True))
     right = [row for contestant, row in pairs if contestant.failure is None and any(row)]
     disturbed = disturbed_rounds(right, played.loads)
-    discarded = to_discard(disturbed)
+    discarded = to_discard(disturbed, played.loads)
     if not all(any(row) for row in without(right, discarded)):
         discarded = ()  # The time was up before there was anything better.
     others = tuple(load.others for load in played.loads)
