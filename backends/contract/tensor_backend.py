@@ -17,6 +17,7 @@ from tvm import relax, tirx
 from collage.backends.contract.backend import ExternalBackend
 from collage.backends.contract.context import BuildContext
 from collage.backends.contract.errors import CodegenError, last_line
+from collage.backends.contract.llvm import without_interleaving
 from collage.backends.contract.target import BackendTarget
 
 
@@ -96,7 +97,7 @@ class TensorBackend(ExternalBackend):
         list of tvm.runtime.Module
             One or more, which the final link takes.
         """
-        return [tvm.tirx.build(programs, target=target.device)]
+        return [tvm.tirx.build(programs, target=without_interleaving(target.device))]
 
     def codegen(
         self, functions: Sequence[relax.Function], target: BackendTarget, context: BuildContext

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import tvm
 
 from collage.backends.contract import BuildContext
+from collage.backends.contract.llvm import without_interleaving
 from collage.backends.devices._base import DeviceKind
 from collage.backends.devices.cpu_flags import lacking_here
 from collage.backends.toolchain.openmp_pool import pool_library
@@ -48,6 +50,12 @@ class _CpuDevice(DeviceKind):
 
     def host_target(self, target: tvm.target.Target) -> tvm.target.Target:
         return target
+
+    @contextmanager
+    def compiling(
+        self, target: tvm.target.Target, context: BuildContext
+    ) -> Iterator[tvm.target.Target]:
+        yield without_interleaving(target)
 
     def denormals(self, context: BuildContext) -> str:
         return IEEE if context.ieee_denormals else FLUSHED

@@ -10,12 +10,14 @@ import tvm
 from tvm import relax
 
 from benchmarks.gpu.cases.cudnn._graphs import convolution
+from collage.backends.contract.llvm import without_interleaving
 from collage.backends.tvm.cpu.legalize import legalizations
 from collage.backends.tvm.cpu.schedules import Machine
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
 from collage.cost.reference import evaluate, largest_error
 
 EXTENTS = (7, 5, 4)
+TARGET = without_interleaving(tvm.target.Target("llvm"))
 
 
 def drawn(rng: np.random.Generator, rank: int, *, dilated: bool = True) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def test_any_transposed_convolution(rank: int, dtype: str) -> None:
         x = rng.normal(size=[int(n) for n in mod["main"].params[0].ty.shape]).astype(dtype)
         names = {f"relax.nn.conv{rank}d_transpose": legalize_transposed_convolution}
         program = relax.transform.LegalizeOps(names)(mod)
-        machine = relax.VirtualMachine(tvm.compile(program, target="llvm"), tvm.cpu())
+        machine = relax.VirtualMachine(tvm.compile(program, target=TARGET), tvm.cpu())
         actual = machine["main"](tvm.runtime.tensor(x)).numpy()
         (expected,) = evaluate(mod, [x])
         limit = 1e-5 if dtype == "float32" else 1e-3
@@ -68,7 +70,7 @@ def test_a_cpu_makes_ordinary_convolutions_of_them(rank: int) -> None:
         x = rng.normal(size=[int(n) for n in mod["main"].params[0].ty.shape]).astype("float32")
         program = relax.transform.LegalizeOps(legalizations(Machine(64, 32, 2)))(mod)
         assert any("phases" in var.name_hint for var in program.functions)
-        machine = relax.VirtualMachine(tvm.compile(program, target="llvm"), tvm.cpu())
+        machine = relax.VirtualMachine(tvm.compile(program, target=TARGET), tvm.cpu())
         actual = machine["main"](tvm.runtime.tensor(x)).numpy()
         (expected,) = evaluate(mod, [x])
         assert largest_error(actual, expected) < 1e-5, attrs
