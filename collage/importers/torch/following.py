@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from torch import fx
 
-from collage.importers.torch.meant import Rows, UnknownError
-
-Known = Mapping[fx.Node, Rows]
-
-
-def _axis(node: fx.Node, given: Any) -> int:
-    """An axis of a node's result, counted from the front."""
-    rank = int(_value(node).dim())
-    return int(given) % max(rank, 1)
-
-
-def _value(node: fx.Node) -> Any:
-    return node.meta["val"]
-
-
-def _same(found: list[Rows]) -> Rows:
-    """What all agree on."""
-    if len({(one.axis, one.valid) for one in found}) != 1:
-        raise UnknownError
-    return Rows(found[0].axis, found[0].valid)
+from collage.importers.torch.meant import (
+    Follow,
+    Known,
+    Rows,
+    UnknownError,
+    axis_of,
+    same_rows,
+    value_of,
+)
+from collage.importers.torch.placed import PLACED
 
 
 def elementwise(known: Known, node: fx.Node) -> Rows:
@@ -51,12 +39,14 @@ def elementwise(known: Known, node: fx.Node) -> Rows:
     UnknownError
         When operands have rows along several axes, or of several numbers.
     """
-    rank = _value(node).dim()
+    rank = value_of(node).dim()
     given = [one for one in node.all_input_nodes if one in known]
-    found = _same([Rows(known[x].axis + rank - _value(x).dim(), known[x].valid) for x in given])
+    found = same_rows(
+        [Rows(known[x].axis + rank - value_of(x).dim(), known[x].valid) for x in given]
+    )
     length = sum(n for _, n in found.valid)
     for other in node.all_input_nodes:
-        shape = _value(other).shape if hasattr(_value(other), "shape") else ()
+        shape = value_of(other).shape if hasattr(value_of(other), "shape") else ()
         back = rank - found.axis
         # A row that stands for all would take what is none for all.
         if other not in known and len(shape) >= back and shape[-back] not in (1, length):
@@ -73,7 +63,7 @@ def _first(known: Known, node: fx.Node) -> Rows:
 
 def _viewed(known: Known, node: fx.Node) -> Rows:
     rows = _first(known, node)
-    before, after = list(_value(node.args[0]).shape), list(_value(node).shape)
+    before, after = list(value_of(node.args[0]).shape), list(value_of(node).shape)
     lead, extent = math.prod(before[: rows.axis]), before[rows.axis]
     for axis, length in enumerate(after):
         if length == extent and math.prod(after[:axis]) == lead:
@@ -83,41 +73,41 @@ def _viewed(known: Known, node: fx.Node) -> Rows:
 
 def _widened(known: Known, node: fx.Node) -> Rows:
     rows = _first(known, node)
-    more = _value(node).dim() - _value(node.args[0]).dim()
+    more = value_of(node).dim() - value_of(node.args[0]).dim()
     return Rows(rows.axis + more, rows.valid)
 
 
 def _permuted(known: Known, node: fx.Node) -> Rows:
     rows = _first(known, node)
-    order = [int(one) % _value(node).dim() for one in node.args[1]]
+    order = [int(one) % value_of(node).dim() for one in node.args[1]]
     return Rows(order.index(rows.axis), rows.valid)
 
 
 def _swapped(known: Known, node: fx.Node) -> Rows:
     rows = _first(known, node)
-    one, two = (_axis(node, axis) for axis in node.args[1:3])
+    one, two = (axis_of(node, axis) for axis in node.args[1:3])
     return Rows({one: two, two: one}.get(rows.axis, rows.axis), rows.valid)
 
 
 def _turned(known: Known, node: fx.Node) -> Rows:
     rows = _first(known, node)
-    return Rows(_value(node).dim() - 1 - rows.axis, rows.valid)
+    return Rows(value_of(node).dim() - 1 - rows.axis, rows.valid)
 
 
 def _unsqueezed(known: Known, node: fx.Node) -> Rows:
     rows = _first(known, node)
-    return Rows(rows.axis + (_axis(node, node.args[1]) <= rows.axis), rows.valid)
+    return Rows(rows.axis + (axis_of(node, node.args[1]) <= rows.axis), rows.valid)
 
 
 def _without(known: Known, node: fx.Node) -> Rows:
     """Axes are taken away, or summed over, that are not that of rows."""
     rows = _first(known, node)
-    rank = _value(node.args[0]).dim()
+    rank = value_of(node.args[0]).dim()
     given = node.args[1] if len(node.args) > 1 else None
     dims = [given] if isinstance(given, int) else given
     if not dims or rows.axis in (gone := {int(one) % rank for one in dims}):
         raise UnknownError
-    if _value(node).dim() == rank:
+    if value_of(node).dim() == rank:
         return Rows(rows.axis, rows.valid)
     axis = rows.axis - sum(one < rows.axis for one in gone)
     taken = node.target.__name__.startswith(("select", "squeeze"))
@@ -127,28 +117,15 @@ def _without(known: Known, node: fx.Node) -> Rows:
 def _along_another(known: Known, node: fx.Node) -> Rows:
     """Works along one axis, and keeps it."""
     rows = _first(known, node)
-    if _axis(node.args[0], node.args[1] if len(node.args) > 1 else 0) == rows.axis:
+    if axis_of(node.args[0], node.args[1] if len(node.args) > 1 else 0) == rows.axis:
         raise UnknownError
     return rows
-
-
-def _written_into(known: Known, node: fx.Node) -> Rows:
-    """Something is written at places of another axis; one place is chosen, or several are."""
-    rows, written = known.get(node.args[0]), node.args[1]
-    axis = _axis(node, node.args[2] if len(node.args) > 2 else 0)
-    if rows is None or rows.axis == axis:
-        raise UnknownError
-    if written in known:
-        its, fewer = known[written], _value(written).dim() < _value(node).dim()
-        if (its.axis + (fewer and its.axis >= axis), its.valid) != (rows.axis, rows.valid):
-            raise UnknownError
-    return Rows(rows.axis, rows.valid)
 
 
 def _along_last(known: Known, node: fx.Node) -> Rows:
     """Norms along the last axes, and pads, of which each axis has two."""
     rows, padded = _first(known, node), "pad" in node.target.__name__
-    if rows.axis >= _value(node).dim() - len(node.args[1]) // (1 + padded):
+    if rows.axis >= value_of(node).dim() - len(node.args[1]) // (1 + padded):
         raise UnknownError
     return rows
 
@@ -156,7 +133,7 @@ def _along_last(known: Known, node: fx.Node) -> Rows:
 def _product(known: Known, node: fx.Node) -> Rows:
     """Rows of the first operand."""
     rows = _first(known, node)
-    if rows.axis == _value(node.args[0]).dim() - 1:
+    if rows.axis == value_of(node.args[0]).dim() - 1:
         raise UnknownError
     return rows
 
@@ -170,7 +147,7 @@ def _product_and_more(known: Known, node: fx.Node) -> Rows:
 
 def _batchwise(known: Known, node: fx.Node) -> Rows:
     """Each sample by itself, of one operand or of several."""
-    rows = _same([known[one] for one in node.all_input_nodes if one in known])
+    rows = same_rows([known[one] for one in node.all_input_nodes if one in known])
     if rows.axis != 0 or node.args[0] not in known:
         raise UnknownError
     return rows
@@ -193,119 +170,42 @@ def _batches(known: Known, node: fx.Node) -> Rows:
 
 def _joined(known: Known, node: fx.Node) -> Rows:
     tensors = node.args[0]
-    axis = _axis(node, node.args[1] if len(node.args) > 1 else 0)
+    axis = axis_of(node, node.args[1] if len(node.args) > 1 else 0)
     given = [known[one] for one in tensors if one in known]
     at = given[0].axis
     if at != axis:
         # What has no rows has as many, all of them meant.
-        return _same(given)
+        return same_rows(given)
     if any(one.axis != at for one in given):
         raise UnknownError
     pieces: list[tuple[fx.Node | None, int]] = []
     for one in tensors:
-        whole = ((None, int(_value(one).shape[axis])),)
+        whole = ((None, int(value_of(one).shape[axis])),)
         pieces += known[one].valid if one in known else whole
     return Rows(axis, tuple(pieces))
 
 
 def _stacked(known: Known, node: fx.Node) -> Rows:
-    rows = _same([known[one] for one in node.args[0] if one in known])
-    axis = _axis(node, node.args[1] if len(node.args) > 1 else 0)
+    rows = same_rows([known[one] for one in node.args[0] if one in known])
+    axis = axis_of(node, node.args[1] if len(node.args) > 1 else 0)
     return Rows(rows.axis + (axis <= rows.axis), rows.valid)
 
 
 def _taken(known: Known, node: fx.Node) -> Rows:
     """One of several tensors, as ``unbind``, ``split`` and ``sort`` have them."""
     rows = known[node.args[0]]
-    return replace(rows, among=()) if _value(node).is_floating_point() else rows
+    return replace(rows, among=()) if value_of(node).is_floating_point() else rows
 
 
 def _unbound(known: Known, node: fx.Node) -> Rows:
     rows = _first(known, node)
-    axis = _axis(node.args[0], node.args[1] if len(node.args) > 1 else 0)
+    axis = axis_of(node.args[0], node.args[1] if len(node.args) > 1 else 0)
     if axis == rows.axis:
         raise UnknownError
     return replace(rows, axis=rows.axis - (axis < rows.axis))
 
 
-def _among_rows(known: Known, x: fx.Node, axis: int, index: fx.Node) -> Rows | None:
-    """Rows of a tensor of which some are none, taken by the places of those that are."""
-    if x not in known or index not in known:
-        return None
-    rows, places = known[x], known[index]
-    flat = _value(index).dim() == 1
-    if not flat or rows.axis != axis or places.among != rows.valid:
-        raise UnknownError
-    # Places that are taken of places are places of the same rows.
-    return Rows(axis, places.valid, rows.among)
-
-
-def _selected(known: Known, node: fx.Node) -> Rows:
-    """Rows that say which are taken of a tensor without any."""
-    x, axis, index = node.args[:3]
-    if (found := _among_rows(known, x, _axis(x, axis), index)) is not None:
-        return found
-    if x in known:
-        raise UnknownError
-    return Rows(_axis(x, axis), known[index].valid)
-
-
-def _looked_up(known: Known, node: fx.Node) -> Rows:
-    if node.args[0] in known:
-        raise UnknownError
-    return known[node.args[1]]
-
-
-def _gathered(known: Known, node: fx.Node) -> Rows:
-    x, axis, index = node.args[:3]
-    if x in known and index in known:
-        along, rows, places = _axis(x, axis), known[x], known[index]
-        if along == rows.axis == places.axis and places.among == rows.valid:
-            return Rows(along, places.valid)
-        if along != rows.axis and (rows.axis, rows.valid) == (places.axis, places.valid):
-            return Rows(rows.axis, rows.valid)
-    if x in known or index not in known:
-        raise UnknownError
-    return known[index]
-
-
-def _indexed(known: Known, node: fx.Node) -> Rows:
-    x, indices = node.args[:2]
-    given = [(place, one) for place, one in enumerate(indices) if one is not None]
-    first, rank = given[0][0], max(_value(one).dim() for _, one in given)
-    together = given[-1][0] - first == len(given) - 1
-    if not together:
-        raise UnknownError
-    if len(given) == 1 and (found := _among_rows(known, x, first, given[0][1])) is not None:
-        return found
-    if x not in known:
-        rows = _together([one for _, one in given], known, rank)
-        return Rows(first + rows.axis, rows.valid)
-    rows = known[x]
-    at = dict(given).get(rows.axis)
-    if at in known and rank == 1:
-        if known[at].among != rows.valid:
-            raise UnknownError
-        return Rows(first, _together([one for _, one in given], known, rank).valid)
-    if any(one in known for _, one in given) or first <= rows.axis <= given[-1][0]:
-        raise UnknownError
-    return Rows(rows.axis + (rank - len(given)) * (rows.axis > first), rows.valid)
-
-
-def _together(nodes: list[fx.Node], known: Known, rank: int) -> Rows:
-    """The rows of indices that are broadcast together."""
-    return _same(
-        [
-            Rows(known[one].axis + rank - _value(one).dim(), known[one].valid)
-            for one in nodes
-            if one in known
-        ]
-    )
-
-
-_Follow = Callable[[Known, fx.Node], Rows]
-
-MOVED: dict[str, _Follow] = {
+MOVED: dict[str, Follow] = {
     **dict.fromkeys(("clone.default", "_to_copy.default", "alias.default", "full_like.default",
                      "zeros_like.default", "ones_like.default"), _first),
     **dict.fromkeys(
@@ -331,7 +231,6 @@ MOVED: dict[str, _Follow] = {
          "softmax.int", "cumsum.default"),
         _along_another),
     "copy.default": elementwise,
-    **dict.fromkeys(("select_scatter.default", "slice_scatter.default"), _written_into),
     **dict.fromkeys(("constant_pad_nd.default", "pad.default", "layer_norm.default"), _along_last),
     **dict.fromkeys(("linear.default", "mm.default", "mv.default"), _product),
     "addmm.default": _product_and_more,
@@ -340,9 +239,6 @@ MOVED: dict[str, _Follow] = {
     "stack.default": _stacked,
     "getitem": _taken,
     "unbind.int": _unbound,
-    "index_select.default": _selected,
-    "embedding.default": _looked_up,
-    "gather.default": _gathered,
-    "index.Tensor": _indexed,
+    **PLACED,
 }  # fmt: skip
 """How operators pass rows on, by the name that the translator has for them."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx
@@ -63,6 +65,60 @@ class UnknownError(Exception):
             "to compute the same whatever their number; cut the model there, and compute the rest "
             "outside"
         )
+
+
+Known = Mapping[fx.Node, Rows]
+"""What is known of nodes that have rows of which some are none."""
+
+Follow = Callable[[Known, fx.Node], Rows]
+"""Says what rows a node has."""
+
+
+def value_of(node: fx.Node) -> Any:
+    """What PyTorch knows of a node's result: shape and element type."""
+    return node.meta["val"]
+
+
+def axis_of(node: fx.Node, given: Any) -> int:
+    """An axis of a node's result, counted from the front.
+
+    Parameters
+    ----------
+    node : torch.fx.Node
+        Gives a tensor.
+    given : int
+        Below zero where it counts from the end.
+
+    Returns
+    -------
+    int
+        Not below zero.
+    """
+    rank = int(value_of(node).dim())
+    return int(given) % max(rank, 1)
+
+
+def same_rows(found: Sequence[Rows]) -> Rows:
+    """What all agree on.
+
+    Parameters
+    ----------
+    found : sequence of Rows
+        Of one operand each.
+
+    Returns
+    -------
+    Rows
+        That are no places of others.
+
+    Raises
+    ------
+    UnknownError
+        When they differ, or there are none.
+    """
+    if len({(one.axis, one.valid) for one in found}) != 1:
+        raise UnknownError
+    return Rows(found[0].axis, found[0].valid)
 
 
 def joined(graph: fx.Graph, rows: Rows) -> fx.Node:
