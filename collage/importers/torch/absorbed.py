@@ -10,7 +10,7 @@ data say come out with that number.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,20 +23,11 @@ from collage.importers.torch.meant import Pieces, Rows, UnknownError, joined
 from collage.importers.torch.mixing import MIXED
 from collage.importers.torch.nodes import give_types
 from collage.importers.torch.sizes import Sizes, is_sized
+from collage.importers.torch.summing import SUMS, absorb, summed_rows
 
 aten = torch.ops.aten
 
 _CHECKS = ("_assert_tensor_metadata.default", "_assert_scalar.default")
-
-_SUMS = {
-    "scatter.src": (1, 2, (3,)),
-    "scatter.value": (1, 2, ()),
-    "scatter_add.default": (1, 2, (3,)),
-    "scatter_reduce.two": (1, 2, (3,)),
-    "index_add.default": (1, 2, (3,)),
-    "index_put.default": (None, 1, (2,)),
-}
-"""Where each has its axis, its indices, and what else has rows; what is summed into comes first."""
 
 _LOOKED_UP = {"gather.default": 2, "embedding.default": 1}
 """What looks something up by numbers that are computed, and where it has them."""
@@ -184,9 +175,9 @@ class Following:
         if name in MIXED:
             with self.graph.inserting_before(node):
                 found = MIXED[name](self, node)
-        if name in _SUMS:
-            rows = self._summed(node, *_SUMS[name])
-            self.changes.append(lambda: _absorb(self.graph, node, rows))
+        if name in SUMS:
+            rows = summed_rows(self.rows, node)
+            self.changes.append(lambda: absorb(self.graph, node, rows))
             found = self.rows.get(node.args[0])
         elif found is NotImplemented:
             found = self._along(node) or self._moved(node, name)
@@ -275,61 +266,6 @@ class Following:
         ):
             raise UnknownError
         return rows
-
-    def _summed(self, node: fx.Node, axis: int | None, index: int, others: Sequence[int]) -> Rows:
-        """Rows of the indices lie along the axis that is summed into, and so do those of values."""
-        target, places = node.args[0], node.args[index]
-        where = 0
-        if axis is None:
-            # Of several axes one is indexed.
-            given = [(i, one) for i, one in enumerate(places) if one is not None]
-            if len(given) != 1:
-                raise UnknownError
-            where, places = given[0]
-        rows = self.rows.get(places)
-        if rows is None:
-            raise UnknownError
-        flat = places.meta["val"].dim() == 1
-        if axis is not None:
-            where = int(node.args[axis]) % max(target.meta["val"].dim(), 1)
-        if (its := self.rows.get(target)) is not None and (
-            not flat or its.axis != where or its.valid != rows.among
-        ):
-            raise UnknownError
-        if rows.axis != (0 if flat else where) or (axis is None and not flat):
-            raise UnknownError
-        for one in (node.args[other] for other in others):
-            theirs = self.rows.get(one) if isinstance(one, fx.Node) else None
-            if theirs is not None and (theirs.axis, theirs.valid) != (where, rows.valid):
-                raise UnknownError
-        return Rows(where, rows.valid)
-
-
-def _absorb(graph: fx.Graph, node: fx.Node, rows: Rows) -> None:
-    """Let it sum into one more than there are, and rows that are none into that one."""
-    axis, (target, *rest) = rows.axis, node.args
-    extent = int(target.meta["val"].shape[axis])
-    call = graph.call_function
-    with graph.inserting_before(node):
-        valid = joined(graph, rows)
-        at = _SUMS[node.target.__name__][1] - 1
-        indexed = node.target is aten.index_put.default
-        places = rest[at][axis] if indexed else rest[at]
-        shape = [1] * places.meta["val"].dim()
-        shape[axis if len(shape) > 1 else 0] = -1
-        valid = call(aten.view.default, (valid, shape))
-        behind = call(aten.full.default, ([1] * len(shape), extent), {"dtype": torch.int64})
-        redirected = call(aten.where.self, (valid, places, behind))
-        first = call(aten.slice.Tensor, (target, axis, 0, 1))
-        wide = call(aten.cat.default, ([target, first], axis))
-        rest[at] = (
-            [redirected if one is places else one for one in rest[at]] if indexed else redirected
-        )
-        summed = call(node.target, (wide, *rest), dict(node.kwargs))
-        result = call(aten.slice.Tensor, (summed, axis, 0, extent))
-        result.meta["val"] = node.meta["val"]
-    node.replace_all_uses_with(result)
-    graph.erase_node(node)
 
 
 def _hold_inside(graph: fx.Graph, node: fx.Node, at: int) -> None:
