@@ -175,8 +175,7 @@ class Following:
         if name in MIXED:
             with self.graph.inserting_before(node):
                 found = MIXED[name](self, node)
-        if name in SUMS:
-            rows = summed_rows(self.rows, node)
+        if name in SUMS and (rows := self._summed(node)) is not None:
             self.changes.append(lambda: absorb(self.graph, node, rows))
             found = self.rows.get(node.args[0])
         elif found is NotImplemented:
@@ -185,6 +184,15 @@ class Following:
                 self.changes.append(lambda: _hold_inside(self.graph, node, _LOOKED_UP[name]))
         if found is not None:
             self.rows[node] = found
+
+    def _summed(self, node: fx.Node) -> Rows | None:
+        """The rows of places that are summed into; None where these lie within rows."""
+        try:
+            return summed_rows(self.rows, node)
+        except UnknownError:
+            if node.args[0] not in self.rows:
+                raise
+            return None
 
     def _along(self, node: fx.Node) -> Rows | None:
         """The places along one axis of several, in which a mask holds."""

@@ -85,13 +85,9 @@ def _put(
         return NotImplemented
     (mask,) = masks
     before = next(i for i, one in enumerate(indices) if one is not None)
-    numbers: Any = 0
-    for column, extent in zip(_columns(mask), mask.shape, strict=True):
-        numbers = numbers * extent + column
-    shape = [*x.shape[:before], mask.numel(), *x.shape[before + mask.dim() :]]
-    flat: list[torch.Tensor | None] = [*[None] * before, numbers]
-    found: torch.Tensor = aten.index_put.default(x.reshape(shape), flat, values, accumulate)
-    return found.reshape(x.shape)
+    places: list[torch.Tensor | None] = [*[None] * before, *_columns(mask)]
+    found: torch.Tensor = aten.index_put.default(x, places, values, accumulate)
+    return found
 
 
 def _selected(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import fx
 
 from collage.importers.torch.meant import (
@@ -26,6 +27,62 @@ def _written_into(known: Known, node: fx.Node) -> Rows:
         if (its.axis + (fewer and its.axis >= axis), its.valid) != (rows.axis, rows.valid):
             raise UnknownError
     return Rows(rows.axis, rows.valid)
+
+
+def _put(known: Known, node: fx.Node) -> Rows:
+    """``x[mask] = value``, by a mask of rows or within them, and ``x[:, places] = values``."""
+    x, indices, values = node.args[:3]
+    given = [(place, one) for place, one in enumerate(indices) if one is not None]
+    first, together = given[0][0], given[-1][0] - given[0][0] == len(given) - 1
+    if x not in known or not together:
+        raise UnknownError
+    rows, rank = known[x], value_of(x).dim()
+    covered, taken = len(given), max(value_of(one).dim() for _, one in given)
+    if value_of(given[0][1]).dtype == torch.bool:
+        covered, taken = taken, 1
+    of_indices = [known[one] for _, one in given if one in known]
+    if first <= rows.axis < first + covered:
+        # One value for all of them, or one for each along axes behind.
+        if of_indices != [Rows(rows.axis - first, rows.valid)] or values in known:
+            raise UnknownError
+        return Rows(rows.axis, rows.valid)
+    if of_indices:
+        raise UnknownError
+    more = taken - covered
+    lying = rows.axis + more * (rows.axis > first)
+    _require_aligned(known, values, Rows(lying - rank - more, rows.valid))
+    return Rows(rows.axis, rows.valid)
+
+
+def _require_aligned(known: Known, values: fx.Node, rows: Rows) -> None:
+    """Rows of values that are broadcast lie along an axis, which is counted from behind."""
+    rank = value_of(values).dim()
+    if values in known:
+        its = known[values]
+        if (its.axis - rank, its.valid) != (rows.axis, rows.valid):
+            raise UnknownError
+    elif -rows.axis <= rank and value_of(values).shape[rows.axis] != 1:
+        raise UnknownError
+
+
+def _scattered(known: Known, node: fx.Node) -> Rows:
+    """Within each row, by places of its own."""
+    x, axis, index, values = node.args[:4]
+    found = same_rows([known[one] for one in (x, index) if one in known])
+    if not {x, index} <= known.keys() or axis_of(x, axis) == found.axis:
+        raise UnknownError
+    if isinstance(values, fx.Node) and value_of(values).dim():
+        same_rows([found, known[values]] if values in known else [])
+    return found
+
+
+def _added(known: Known, node: fx.Node) -> Rows:
+    """At the same places within each row."""
+    x, axis, index, values = node.args[:4]
+    found = same_rows([known[one] for one in (x, values) if one in known])
+    if not {x, values} <= known.keys() or index in known or axis_of(x, axis) == found.axis:
+        raise UnknownError
+    return found
 
 
 def _among_rows(known: Known, x: fx.Node, axis: int, index: fx.Node) -> Rows | None:
@@ -106,6 +163,11 @@ def _together(nodes: list[fx.Node], known: Known, rank: int) -> Rows:
 PLACED: dict[str, Follow] = {
     "select_scatter.default": _written_into,
     "slice_scatter.default": _written_into,
+    "index_put.default": _put,
+    **dict.fromkeys(
+        ("scatter.src", "scatter.value", "scatter_add.default", "scatter_reduce.two"), _scattered
+    ),
+    "index_add.default": _added,
     "index_select.default": _selected,
     "embedding.default": _looked_up,
     "gather.default": _gathered,

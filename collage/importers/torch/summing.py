@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from collage.importers.torch.meant import Known, Rows, UnknownError, joined
+from collage.importers.torch.meant import Known, Rows, UnknownError, joined, same_rows
 
 aten = torch.ops.aten
 
@@ -44,29 +44,47 @@ def summed_rows(known: Known, node: fx.Node) -> Rows:
         When they lie otherwise.
     """
     axis, index, others = SUMS[node.target.__name__]
-    target, places = node.args[0], node.args[index]
-    where = 0
     if axis is None:
-        # Of several axes one is indexed.
-        given = [(i, one) for i, one in enumerate(places) if one is not None]
-        if len(given) != 1:
-            raise UnknownError
-        where, places = given[0]
+        return _put_rows(known, node)
+    target, places = node.args[0], node.args[index]
+    where = int(node.args[axis]) % max(target.meta["val"].dim(), 1)
     rows = known.get(places)
     if rows is None:
         raise UnknownError
     flat = places.meta["val"].dim() == 1
-    if axis is not None:
-        where = int(node.args[axis]) % max(target.meta["val"].dim(), 1)
     if (its := known.get(target)) is not None and (
         not flat or its.axis != where or its.valid != rows.among
     ):
         raise UnknownError
-    if rows.axis != (0 if flat else where) or (axis is None and not flat):
+    if rows.axis != (0 if flat else where):
         raise UnknownError
     for one in (node.args[other] for other in others):
         theirs = known.get(one) if isinstance(one, fx.Node) else None
         if theirs is not None and (theirs.axis, theirs.valid) != (where, rows.valid):
+            raise UnknownError
+    return Rows(where, rows.valid)
+
+
+def _put_rows(known: Known, node: fx.Node) -> Rows:
+    """Rows of the indices, of which one is told what lies behind the last."""
+    target, indices, values = node.args[:3]
+    given = [(place, one) for place, one in enumerate(indices) if one is not None]
+    first, kinds = given[0][0], [one.meta["val"] for _, one in given]
+    its, rank = known.get(target), target.meta["val"].dim() - len(given) + 1
+    if given[-1][0] - first != len(given) - 1 or not all(one in known for _, one in given):
+        raise UnknownError
+    if any(kind.dim() != 1 or kind.dtype == torch.bool for kind in kinds):
+        raise UnknownError
+    where = first if its is None else its.axis
+    rows = same_rows([known[one] for _, one in given])
+    if its is not None:
+        index = dict(given).get(where)
+        if index is None or its.valid != known[index].among:
+            raise UnknownError
+    theirs = known.get(values)
+    if theirs is not None:
+        at = theirs.axis + rank - values.meta["val"].dim()
+        if (at, theirs.valid) != (first, rows.valid):
             raise UnknownError
     return Rows(where, rows.valid)
 

@@ -7,7 +7,6 @@ filled with one value. Both can be written for all rows.
 from __future__ import annotations
 
 import operator
-from typing import Any
 
 import torch
 from torch import fx
@@ -71,11 +70,12 @@ _CHOOSING = (aten.where.default, aten.nonzero_numpy.default)
 
 
 def _fill(graph: fx.Graph, node: fx.Node, mask: fx.Node) -> None:
-    rank = node.meta["val"].dim()
-    shape = [*mask.meta["val"].shape, *[1] * (rank - mask.meta["val"].dim())]
     with graph.inserting_before(node):
-        wide: Any = graph.call_function(aten.reshape.default, (mask, shape))
-        wide.meta["val"] = mask.meta["val"].reshape(shape)
+        wide = mask
+        for axis in range(mask.meta["val"].dim(), node.meta["val"].dim()):
+            value = wide.meta["val"].unsqueeze(axis)
+            wide = graph.call_function(aten.unsqueeze.default, (wide, axis))
+            wide.meta["val"] = value
         found = graph.call_function(aten.where.self, (wide, node.args[2], node.args[0]))
         found.meta["val"] = node.meta["val"]
     node.replace_all_uses_with(found)

@@ -237,14 +237,8 @@ class _WithRoom(TorchFunctionMode):
         mask = parts[before]
         if values.dim() <= before or values.shape[before] < mask.numel() > 1:
             return NotImplemented  # It stands for each of them.
-        columns = self._columns(mask)
-        number: Any = 0
-        for column, extent in zip(columns, mask.shape, strict=True):
-            number = number * extent + column
-        shape = [*x.shape[:before], mask.numel(), *x.shape[before + mask.dim() :]]
-        flat = [*[None] * before, number]
-        found = aten.index_put.default(x.reshape(shape), flat, values.to(x.dtype))
-        x.copy_(found.reshape(x.shape))
+        places = [*[None] * before, *self._columns(mask)]
+        x.copy_(aten.index_put.default(x, places, values.to(x.dtype)))
         return None
 
     def _one_by_one(self, x: torch.Tensor, dim: int = 0) -> Any:
