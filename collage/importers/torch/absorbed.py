@@ -19,6 +19,7 @@ from torch import fx
 from collage.importers.torch.choosing import choosers_of
 from collage.importers.torch.cut import CutRows, give_rows
 from collage.importers.torch.following import MOVED, elementwise
+from collage.importers.torch.held import holding
 from collage.importers.torch.meant import Pieces, Rows, UnknownError, joined
 from collage.importers.torch.mixing import MIXED
 from collage.importers.torch.nodes import give_types
@@ -28,9 +29,6 @@ from collage.importers.torch.summing import SUMS, absorb, summed_rows
 aten = torch.ops.aten
 
 _CHECKS = ("_assert_tensor_metadata.default", "_assert_scalar.default")
-
-_LOOKED_UP = {"gather.default": 2, "embedding.default": 1}
-"""What looks something up by numbers that are computed, and where it has them."""
 
 
 def with_absorbed_rows(
@@ -175,13 +173,16 @@ class Following:
         if name in MIXED:
             with self.graph.inserting_before(node):
                 found = MIXED[name](self, node)
-        if name in SUMS and (rows := self._summed(node)) is not None:
+        rows = self._summed(node) if name in SUMS else None
+        # What is summed at places has those of rows that are none replaced.
+        held = holding(self.graph, self.rows, node, name)
+        if held is not None and (rows is None or name == "index_put.default"):
+            self.changes.append(held)
+        if rows is not None:
             self.changes.append(lambda: absorb(self.graph, node, rows))
             found = self.rows.get(node.args[0])
         elif found is NotImplemented:
             found = self._along(node) or self._moved(node, name)
-            if name in _LOOKED_UP and node.args[_LOOKED_UP[name]] in self.rows:
-                self.changes.append(lambda: _hold_inside(self.graph, node, _LOOKED_UP[name]))
         if found is not None:
             self.rows[node] = found
 
@@ -274,15 +275,3 @@ class Following:
         ):
             raise UnknownError
         return rows
-
-
-def _hold_inside(graph: fx.Graph, node: fx.Node, at: int) -> None:
-    """Let it look up what is there also for rows that are none, of which nobody knows what they
-    are computed from."""
-    axis = int(node.args[1]) if at > 1 else 0
-    last = int(node.args[0].meta["val"].shape[axis]) - 1
-    index = node.args[at]
-    with graph.inserting_before(node):
-        held = graph.call_function(aten.clamp.default, (index, 0, last))
-        held.meta["val"] = index.meta["val"]
-    node.args = (*node.args[:at], held, *node.args[at + 1 :])

@@ -193,8 +193,9 @@ def _stacked(known: Known, node: fx.Node) -> Rows:
 
 def _taken(known: Known, node: fx.Node) -> Rows:
     """One of several tensors, as ``unbind``, ``split`` and ``sort`` have them."""
-    rows = known[node.args[0]]
-    return replace(rows, among=()) if value_of(node).is_floating_point() else rows
+    source, place = node.args
+    sorted_ones = source.target.__name__.startswith(("sort", "topk")) and place == 0
+    return replace(known[source], among=()) if sorted_ones else known[source]
 
 
 def _unbound(known: Known, node: fx.Node) -> Rows:
@@ -206,8 +207,8 @@ def _unbound(known: Known, node: fx.Node) -> Rows:
 
 
 MOVED: dict[str, Follow] = {
-    **dict.fromkeys(("clone.default", "_to_copy.default", "alias.default", "full_like.default",
-                     "zeros_like.default", "ones_like.default"), _first),
+    **dict.fromkeys(("clone.default", "_to_copy.default", "alias.default"), _first),
+    **dict.fromkeys(("full_like.default", "zeros_like.default", "ones_like.default"), elementwise),
     **dict.fromkeys(
         ("conv1d.default", "conv2d.default", "conv3d.default", "convolution.default",
          "conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input",

@@ -163,6 +163,8 @@ def is_natural(node: fx.Node, natural: set[relax.Expr], env: dict[fx.Node, Any])
     name = node.target.__name__
     if name.startswith("arange"):
         return all(not isinstance(n, int | float) or n >= 0 for n in node.args)
+    if name == "remainder.Scalar":
+        return bool(node.args[1] > 0)
     if name.startswith(("view", "unsqueeze", "expand", "reshape", "clone", "permute", "_to_copy")):
         return env.get(node.args[0]) in natural
     return False

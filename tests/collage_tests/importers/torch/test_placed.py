@@ -101,3 +101,29 @@ def test_a_linear_spline_is_computed_where_its_mask_holds() -> None:
         found = evaluate(loaded.mod, [given.numpy(), shares.numpy()])
         for mine, theirs in zip(found, LinearSpline()(given, shares), strict=True):
             np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def _looked_up(ids: Any, table: Any) -> Any:
+    """Numbers that mark what is none lie outside of tables, and stand behind those that are meant
+    where these are fewer than there may be."""
+    mine = ids[(ids >= -5) & (ids < 5)]
+    kept = ids[(ids >= 0) & (ids < 5)]
+    found = torch.nn.functional.embedding(kept, table) * table[kept]
+    found = found + table.index_select(0, kept) + table[:, 1:3][kept, kept % 2].unsqueeze(1)
+    wide = table.T.unsqueeze(0).expand(kept.shape[0], 4, 5)
+    found = found + wide.gather(2, kept.view(-1, 1, 1).expand(-1, 4, 1)).squeeze(2)
+    ones = torch.zeros(kept.shape[0], 5).scatter(1, kept.unsqueeze(1), 1.0)
+    written = torch.zeros(5).index_put((mine,), torch.ones(mine.shape[0]))
+    return found.sum(0), ones.sum(0), table[mine].square().sum(0), written
+
+
+def test_rows_that_are_none_look_up_nothing_outside_of_tables() -> None:
+    torch.manual_seed(3)
+    table = torch.randn(5, 4)
+    ids = torch.tensor([10**6, 0, 4, 10**6, 2])
+    loaded = load_model(program_of(_looked_up, ids, table))
+    assert not loaded.chosen
+    for given in (ids, torch.tensor([-(10**6), 3, -1, 99, -5]), torch.tensor([7, -5, 1, 1, 7])):
+        found = evaluate(loaded.mod, [given.numpy(), table.numpy()])
+        for mine, theirs in zip(found, _looked_up(given, table), strict=True):
+            np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-5, atol=1e-5)
