@@ -7,6 +7,7 @@ both. So every shape is known, and whoever gives a result to the user cuts it, a
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from tvm.relax import op
 
 from collage.backends.contract.errors import ModelError
 from collage.importers.choosing import places_of_truth
+from collage.importers.torch.asserted import choose_as_asserted
 from collage.importers.torch.distinct import distinct_ones, is_known
 from collage.importers.torch.nodes import depends_on_data, label, numbers_of_kinds
 from collage.importers.torch.operators import regions
@@ -151,6 +153,15 @@ def _with_known_rows(
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target.__name__.startswith(_CHECKS):
             graph.erase_node(node)
+    asserted = choose_as_asserted(graph)
+    for node in asserted:
+        warnings.warn(
+            f"{label_of(node)} is compiled for as many rows as what follows asks for; where there "
+            "are more or fewer, the module fails, and what is compiled does not",
+            stacklevel=2,
+        )
+    if asserted:
+        graph.eliminate_dead_code()
     _each_once(program)
     for place, node in enumerate(choosers_of(program)):
         mask = node.args[0]

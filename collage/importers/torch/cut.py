@@ -10,7 +10,8 @@ from torch import fx
 from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
 
 from collage.importers.torch.choosing import choosers_of, label_of
-from collage.importers.torch.meant import Pieces, Rows, UnknownError, joined, places_of
+from collage.importers.torch.meant import Pieces, Rows, UnknownError, joined
+from collage.importers.torch.places import places_of
 
 if TYPE_CHECKING:
     from collage.importers.torch.absorbed import Following

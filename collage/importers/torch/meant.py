@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -142,30 +141,3 @@ def joined(graph: fx.Graph, rows: Rows) -> fx.Node:
         for valid, n in rows.valid
     ]
     return parts[0] if len(parts) == 1 else call(aten.cat.default, (parts,))
-
-
-def places_of(graph: fx.Graph, valid: fx.Node, length: int) -> tuple[fx.Node, fx.Node]:
-    """Where rows are, of a vector that says which; and how many.
-
-    Parameters
-    ----------
-    graph : torch.fx.Graph
-        Takes what finds them.
-    valid : torch.fx.Node
-        Of truth values.
-    length : int
-        Its.
-
-    Returns
-    -------
-    tuple of (torch.fx.Node, torch.fx.Node)
-        As many places as there may be, and a vector of one element.
-    """
-    call = graph.call_function
-    order = call(aten.arange.default, (length,))
-    behind = call(aten.full.default, ([], length), {"dtype": torch.int64})
-    keys = call(aten.where.self, (valid, order, behind))
-    ordered = call(aten.sort.default, (keys,))
-    first = call(operator.getitem, (ordered, 0))
-    places = call(aten.clamp.default, (first, 0, length - 1))
-    return places, call(aten.sum.dim_IntList, (valid, [0], True))

@@ -13,7 +13,8 @@ import torch
 from torch import fx
 
 from collage.importers.torch.following import MOVED
-from collage.importers.torch.meant import Pieces, Rows, UnknownError, joined, places_of
+from collage.importers.torch.meant import Pieces, Rows, UnknownError, joined
+from collage.importers.torch.places import places_of
 
 aten = torch.ops.aten
 

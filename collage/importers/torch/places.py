@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import torch
+from torch import fx
+
+aten = torch.ops.aten
 
 UNKNOWN = -(1 << 40)
 """How many rows more than there can be: none, and their number is not yet that of all."""
@@ -120,3 +124,30 @@ def other_room(mask: torch.Tensor, number: int) -> int:
     (-3, 1)
     """
     return 2 + number - mask.numel() or 1
+
+
+def places_of(graph: fx.Graph, valid: fx.Node, length: int) -> tuple[fx.Node, fx.Node]:
+    """Where rows are, of a vector that says which; and how many.
+
+    Parameters
+    ----------
+    graph : torch.fx.Graph
+        Takes what finds them.
+    valid : torch.fx.Node
+        Of truth values.
+    length : int
+        Its.
+
+    Returns
+    -------
+    tuple of (torch.fx.Node, torch.fx.Node)
+        As many places as there may be, and a vector of one element.
+    """
+    call = graph.call_function
+    order = call(aten.arange.default, (length,))
+    behind = call(aten.full.default, ([], length), {"dtype": torch.int64})
+    keys = call(aten.where.self, (valid, order, behind))
+    ordered = call(aten.sort.default, (keys,))
+    first = call(operator.getitem, (ordered, 0))
+    places = call(aten.clamp.default, (first, 0, length - 1))
+    return places, call(aten.sum.dim_IntList, (valid, [0], True))
