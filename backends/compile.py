@@ -305,7 +305,7 @@ def compile_module(
     capture = cuda_graph and common_device(targets).captures_graphs and all_capturable(linked)
     weights = output.parent / FOLDER
     shutil.rmtree(weights, ignore_errors=True)
-    if has_weights_beside(mod, context):
+    if has_weights_beside(mod, context, reads_mapped=common_device(targets).reads_mapped):
         context = replace(context, weights_dir=weights)
     executable = build_executable(mod, targets, context, cuda_graph=capture)
     library = link(executable, linked or targets[:1], output, context)

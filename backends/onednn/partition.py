@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import tvm
 from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
 from collage.backends.onednn.graph import Graph, Source, Tensor
+from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.partitions.walk import PartitionWalk, registration
 from collage.backends.relax.static_shape import tensor_dtype, tensor_shape
 
@@ -62,7 +62,7 @@ class Importer(PartitionWalk[Tensor]):
         if constant not in self._constants:
             if tensor_dtype(constant) not in ("float32", "int8"):
                 raise self.error(f"a constant has dtype {tensor_dtype(constant)}")
-            self._constants[constant] = Tensor.constant(np.asarray(constant.value.numpy()))
+            self._constants[constant] = Tensor.constant(constant_data(constant))
         return self._constants[constant]
 
     def check(self, call: relax.Call, name: str, result: Tensor | list[Tensor]) -> None:

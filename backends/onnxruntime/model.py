@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -14,6 +15,7 @@ from onnx import helper
 from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
+from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.partitions.layers import Layers
 from collage.backends.toolchain.shared_bytes import SharedBytes
 
@@ -106,21 +108,22 @@ class ModelWriter(Layers[OrtTensor]):
         """A constant argument's values, or None."""
         if not isinstance(expr, tvm.ir.GenericConst):
             return None
-        return np.asarray(expr.value.numpy())
+        return constant_data(expr)
 
     def constant(self, array: Array) -> OrtTensor:
         """A constant of an array's values; equal ones are one."""
         # Not ascontiguousarray: that would give a scalar one dimension.
         array = np.require(array, requirements="C")
-        data, dtype = array.tobytes(), array.dtype.name
-        key = (dtype, array.shape, data)
+        dtype = array.dtype.name
+        data = array.reshape(-1).view(np.uint8).data
+        key = (dtype, array.shape, hashlib.sha256(data).digest())
         if key not in self._constants:
             name = f"c{len(self._constants)}"
             tensor = onnx.TensorProto(
                 name=name, data_type=self.element_type(dtype), dims=array.shape
             )
             if len(data) <= _INLINE_BYTES:
-                tensor.raw_data = data
+                tensor.raw_data = bytes(data)
             else:
                 tensor.data_location = onnx.TensorProto.EXTERNAL
                 place = {

@@ -20,6 +20,7 @@ from collage.backends.openvino.problem import Region, write_region
 from collage.backends.openvino.weights import share_constants
 from collage.backends.relax.partitions.region_tensors import region_tensor
 from collage.backends.toolchain import compiling, native
+from collage.backends.toolchain.children.freed_memory import return_freed_memory
 from collage.backends.toolchain.stubs import Stubs
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -61,6 +62,7 @@ def compile_functions(
         written = [region.write(Path(folder)) for region in regions]
     for region in regions:
         _compile(region, properties)
+    return_freed_memory()
     texts, shared = share_constants(written)
     # A library in C takes text that ends with a zero.
     models = [np.frombuffer(text.encode() + b"\0", np.uint8) for text in texts]

@@ -12,6 +12,7 @@ from tvm import relax
 
 from collage.backends.contract.errors import CodegenError
 from collage.backends.openvino.library import python_api
+from collage.backends.relax.constant_data import constant_data
 from collage.backends.relax.partitions.layers import Layers
 
 Array: TypeAlias = NDArray[Any]
@@ -76,7 +77,7 @@ class ModelWriter(Layers[OvTensor]):
         """A constant argument's values, or None."""
         if not isinstance(expr, tvm.ir.GenericConst):
             return None
-        return np.asarray(expr.value.numpy())
+        return constant_data(expr)
 
     def constant(self, array: Array) -> OvTensor:
         """A constant over an array's memory."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import tvm
 from tvm import relax
 
@@ -56,11 +57,15 @@ class Region:
     outputs: tuple[TensorSpec, ...]
     constants: Sequence[Array]
 
-    def write(self, folder: Path) -> tuple[str, bytes]:
-        """The model as IR: its text and its constants."""
+    def write(self, folder: Path) -> tuple[str, memoryview]:
+        """The model as IR: its text and its constants, which are mapped."""
         text, constants = folder / "region.xml", folder / "region.bin"
         python_api().serialize(self.model, text, constants)
-        return text.read_text(encoding="utf-8"), constants.read_bytes()
+        empty = constants.stat().st_size == 0
+        # Deleted, the file is there for as long as it is mapped.
+        data = memoryview(b"") if empty else np.memmap(constants, np.uint8, "r").data
+        constants.unlink()
+        return text.read_text(encoding="utf-8"), data
 
 
 class RegionWriter(ModelWriter, LayerWalk[OvTensor]):

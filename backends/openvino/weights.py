@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from collage.backends.toolchain.shared_bytes import SharedBytes
 
 
-def share_constants(regions: Sequence[tuple[str, bytes]]) -> tuple[list[str], NDArray[np.uint8]]:
+def share_constants(
+    regions: Sequence[tuple[str, memoryview]],
+) -> tuple[list[str], NDArray[np.uint8]]:
     """Texts of regions whose constants stand in one array.
 
     OpenVINO's IR names a constant by its place among a model's bytes. Here the places become those
@@ -19,14 +21,14 @@ def share_constants(regions: Sequence[tuple[str, bytes]]) -> tuple[list[str], ND
 
     Parameters
     ----------
-    regions : sequence of (str, bytes)
+    regions : sequence of (str, memoryview)
         Text and constants, as OpenVINO writes them.
 
     Examples
     --------
     >>> layer = '<layer type="Const"><data offset="{}" size="4" /></layer>'
     >>> net = "<net><layers>" + layer.format(0) + layer.format(4) + "</layers></net>"
-    >>> texts, shared = share_constants([(net, b"abcdefgh"), (net, b"efghijkl")])
+    >>> texts, shared = share_constants([(net, memoryview(b)) for b in (b"abcdefgh", b"efghijkl")])
     >>> texts[1].count('offset="64"'), shared[128:].tobytes()
     (1, b'ijkl')
     """

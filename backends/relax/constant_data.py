@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import ir
 
-_PLAIN_KINDS = frozenset("biuf")
+PLAIN_KINDS = frozenset("biuf")
+"""Of numpy's own data types that tensors have; DLPack's and numpy's are the same there."""
 
 
 def constant_data(constant: ir.GenericConst) -> NDArray[np.generic]:
@@ -42,6 +43,6 @@ def constant_data(constant: ir.GenericConst) -> NDArray[np.generic]:
 def _is_numpys(dtype: str) -> bool:
     """Whether it is a type of numpy's own; what extends it is registered under its name as well."""
     try:
-        return np.dtype(dtype).kind in _PLAIN_KINDS
+        return np.dtype(dtype).kind in PLAIN_KINDS
     except TypeError:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 
 _ALIGNMENT = 64
 
@@ -21,19 +22,18 @@ class SharedBytes:
 
     def __init__(self) -> None:
         self._places: dict[bytes, int] = {}
-        self._pieces: list[bytes] = []
-        self._end = 0
+        # Gives what it holds without a copy; pieces are hundreds of megabytes.
+        self._held = io.BytesIO()
 
-    def place(self, piece: bytes) -> int:
+    def place(self, piece: bytes | memoryview) -> int:
         """Where a piece stands, put there unless it is there already: a multiple of 64."""
         key = hashlib.sha256(piece).digest()
         if key not in self._places:
-            gap = -self._end % _ALIGNMENT
-            self._places[key] = self._end + gap
-            self._pieces += [bytes(gap), piece]
-            self._end += gap + len(piece)
+            self._held.write(bytes(-self._held.tell() % _ALIGNMENT))
+            self._places[key] = self._held.tell()
+            self._held.write(piece)
         return self._places[key]
 
     def data(self) -> bytes:
         """All pieces as one; 64 zeros where there is none."""
-        return b"".join(self._pieces) or bytes(_ALIGNMENT)
+        return self._held.getvalue() or bytes(_ALIGNMENT)

@@ -185,7 +185,7 @@ def _optimize(
         typer.Option(
             metavar="WHERE",
             help="Where the bundle has its weights: inside of model.so, beside it in files that "
-            "are mapped, or auto: beside from 1 GiB on.",
+            "are mapped, or auto: beside from 128 MiB on (on a GPU 1 GiB).",
         ),
     ] = "auto",
     workers: Annotated[

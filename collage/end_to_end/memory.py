@@ -99,10 +99,11 @@ def memory_of(
             # Of TVM's own partitions one runs at a time, and its kernel may keep what it fuses.
             kernels = max(kernels, planned.inner)
     mapped = 0
-    if context is not None and has_weights_beside(mod, context):
+    reads_mapped = common_device(targets).reads_mapped
+    if context is not None and has_weights_beside(mod, context, reads_mapped=reads_mapped):
         mapped = sum(size for size in handed.values() if size >= LEAST_BYTES)
     read = sum(handed.values()) - mapped
-    copied = read + packed + (0 if common_device(targets).reads_mapped else mapped)
+    copied = read + packed + (0 if reads_mapped else mapped)
     workspace = kernels + sum(h.workspace_bytes(target) for target, h in holders.items())
     loading = _LOADING_COPIES * read
     return MemoryUse(sum(every.values()), copied, calls + regions, workspace, loading)

@@ -134,7 +134,7 @@ def optimize(
     weights : str
         Where the bundle has its weights: ``inside`` of ``model.so``; ``beside`` it, in files that
         are mapped when it is loaded, see :doc:`/deploy`; by default beside where they take more
-        than 1 GiB.
+        than 128 MiB on a CPU, 1 GiB on a GPU.
     inputs : mapping or sequence of mapping, optional
         What to run the model on, arrays by input name; several samples are all checked, and the
         first is timed on. Without, inputs are drawn, see :doc:`/correctness`.

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import tvm
+from numpy.typing import NDArray
 from tvm import ir, relax
 
-from collage.backends.relax.constant_data import constant_data
+from collage.backends.relax.constant_data import PLAIN_KINDS, constant_data
 from collage.cost.workload.arrays import load_arrays, save_arrays
 from collage.cost.workload.canonical import ConstantCollector, Rebuilder
 from collage.cost.workload.module_text import from_text, to_text
@@ -78,11 +80,18 @@ def read_module(module: Path, weights: Path) -> tvm.IRModule:
     Returns
     -------
     IRModule
-        Its constants are as they were written, of the same values.
+        Its constants are as they were written, of the same values; large ones are mapped.
     """
-    constants = [relax.const(array, array.dtype.name) for array in load_arrays(weights)]
+    constants = [_constant(array) for array in load_arrays(weights, mapped=True)]
     mod = from_text(module.read_text(encoding="utf-8"))
     return _WithConstants(lambda constant, _: constant, constants).module(mod)
+
+
+def _constant(array: NDArray[np.generic]) -> ir.GenericConst:
+    """Of an array that is mapped the same memory, not a copy of it."""
+    if isinstance(array, np.memmap) and array.dtype.kind in PLAIN_KINDS:
+        return relax.const(tvm.runtime.from_dlpack(array))
+    return relax.const(array, array.dtype.name)
 
 
 class _WithConstants(Rebuilder):

@@ -32,6 +32,10 @@ from collage.backends.toolchain.weight_files import is_beside
 _MOST_INSIDE = 1 << 30
 """Bytes. The linker's limit is 2 GB for all that a library holds."""
 
+_MOST_INSIDE_WHERE_MAPPED = 1 << 27
+"""Bytes, where kernels read what is mapped. Inside, the compiler, the linker and every process that
+runs it hold copies, as many of each as there are variants that a search compares."""
+
 _EXTERNAL_MODS = "external_mods"
 _READY, _WEIGHT = "collage_weights_ready", "collage_weight"
 
@@ -50,7 +54,7 @@ def _constant_bytes(mod: tvm.IRModule) -> int:
     return sum(found.values())
 
 
-def has_weights_beside(mod: tvm.IRModule, context: BuildContext) -> bool:
+def has_weights_beside(mod: tvm.IRModule, context: BuildContext, *, reads_mapped: bool) -> bool:
     """Whether a module's library has its weights in files.
 
     Parameters
@@ -59,6 +63,8 @@ def has_weights_beside(mod: tvm.IRModule, context: BuildContext) -> bool:
         Partitioned.
     context : BuildContext
         Has what the user wants.
+    reads_mapped : bool
+        Whether kernels read weights where they are mapped, as the device's kind has it.
 
     Returns
     -------
@@ -66,7 +72,8 @@ def has_weights_beside(mod: tvm.IRModule, context: BuildContext) -> bool:
         False where they are inside of it.
     """
     if context.weights == AUTO:
-        return _constant_bytes(mod) > _MOST_INSIDE
+        most = _MOST_INSIDE_WHERE_MAPPED if reads_mapped else _MOST_INSIDE
+        return _constant_bytes(mod) > most
     return context.weights == BESIDE
 
 

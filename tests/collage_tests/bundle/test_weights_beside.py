@@ -16,8 +16,9 @@ from tvm import relax
 from tvm.relax import op
 
 import collage
-from collage.backends.contract import get_backend
+from collage.backends.contract import BuildContext, get_backend
 from collage.backends.contract.errors import BundleError, OutputError
+from collage.backends.relax.modules.weights_beside import has_weights_beside
 from collage.testing import graph
 from tests.collage_tests.pipeline.flat_costs import FlatCosts
 
@@ -168,3 +169,13 @@ def test_a_bundle_with_weights_inside_replaces_one_with_files(
 def test_another_place_is_refused() -> None:
     with pytest.raises(OutputError, match=r"'elsewhere'.*auto, inside, beside"):
         collage.optimize(graph([(1,)], lambda emit, x: op.exp(x)), ["llvm"], weights="elsewhere")
+
+
+def test_many_weights_lie_beside_by_themselves(tmp_path: Path) -> None:
+    """From 128 MiB on where kernels read them as they are mapped, from a gibibyte on elsewhere."""
+    context = BuildContext(tmp_path, tmp_path)
+    for rows, beside in ((32, False), (33, True)):
+        weights = relax.const(np.zeros((rows * 1024, 1024), "float32"))
+        mod = graph([(rows * 1024, 1024)], lambda _, x, weights=weights: op.add(x, weights))
+        assert has_weights_beside(mod, context, reads_mapped=True) == beside
+        assert not has_weights_beside(mod, context, reads_mapped=False)
