@@ -49,47 +49,56 @@ NONE = -2
 """Each of those that choose rows is given room for none."""
 
 
-def _places(x: torch.Tensor) -> torch.Tensor:
-    if not is_known(x):
-        return NotImplemented
-    mask = x if x.dtype == torch.bool else x != 0
-    return chosen_places(mask, UNKNOWN)
+class _Choices:
+    """What chooses rows, with places instead: those of a mask once, however often it is used.
 
+    Each use would have a number of rows of its own, and two of them cannot be told to be equal.
+    """
 
-def _columns(x: torch.Tensor) -> list[torch.Tensor]:
-    found = _places(x)
-    return NotImplemented if found is NotImplemented else list(found.unbind(1))
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
+    def places(self, x: torch.Tensor) -> torch.Tensor:
+        if not is_known(x):
+            return NotImplemented
+        if id(x) not in self._found:
+            mask = x if x.dtype == torch.bool else x != 0
+            self._found[id(x)] = x, chosen_places(mask, UNKNOWN)
+        return self._found[id(x)][1]
 
-def _indexed(x: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
-    masks = [one for one in indices if one is not None and one.dtype == torch.bool]
-    # Where several masks hold is one number of rows only while the program runs.
-    if len(masks) != 1 or not is_known(masks[0]):
-        return NotImplemented
-    given: list[torch.Tensor | None] = []
-    for one in indices:
-        given += _columns(one) if one is masks[0] and one is not None else [one]
-    return aten.index.Tensor(x, given)
+    def columns(self, x: torch.Tensor) -> list[torch.Tensor]:
+        found = self.places(x)
+        return NotImplemented if found is NotImplemented else list(found.unbind(1))
 
+    def indexed(self, x: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor:
+        masks = [one for one in indices if one is not None and one.dtype == torch.bool]
+        # Where several masks hold is one number of rows only while the program runs.
+        if len(masks) != 1 or not is_known(masks[0]):
+            return NotImplemented
+        given: list[torch.Tensor | None] = []
+        for one in indices:
+            given += self.columns(one) if one is masks[0] and one is not None else [one]
+        return aten.index.Tensor(x, given)
 
-def _put(
-    x: torch.Tensor,
-    indices: Sequence[torch.Tensor | None],
-    values: torch.Tensor,
-    accumulate: bool = False,
-) -> torch.Tensor:
-    """``x[mask] = rows``, with as many rows as the mask holds."""
-    masks = [one for one in indices if one is not None]
-    if len(masks) != 1 or masks[0].dtype != torch.bool or not is_known(masks[0]):
-        return NotImplemented
-    # One for all of them, or one for each along other axes, is a choice without places.
-    if all(isinstance(n, int) for n in values.shape):
-        return NotImplemented
-    (mask,) = masks
-    before = next(i for i, one in enumerate(indices) if one is not None)
-    places: list[torch.Tensor | None] = [*[None] * before, *_columns(mask)]
-    found: torch.Tensor = aten.index_put.default(x, places, values, accumulate)
-    return found
+    def put(
+        self,
+        x: torch.Tensor,
+        indices: Sequence[torch.Tensor | None],
+        values: torch.Tensor,
+        accumulate: bool = False,
+    ) -> torch.Tensor:
+        """``x[mask] = rows``, with as many rows as the mask holds."""
+        masks = [one for one in indices if one is not None]
+        if len(masks) != 1 or masks[0].dtype != torch.bool or not is_known(masks[0]):
+            return NotImplemented
+        # One for all of them, or one for each along other axes, is a choice without places.
+        if all(isinstance(n, int) for n in values.shape):
+            return NotImplemented
+        (mask,) = masks
+        before = next(i for i, one in enumerate(indices) if one is not None)
+        places: list[torch.Tensor | None] = [*[None] * before, *self.columns(mask)]
+        found: torch.Tensor = aten.index_put.default(x, places, values, accumulate)
+        return found
 
 
 def _selected(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -98,13 +107,15 @@ def _selected(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def _table() -> dict[Any, Callable[..., Any]]:
+    """Decompositions for one trace: what it has chosen is remembered."""
+    choices = _Choices()
     return {
-        aten.argwhere.default: _places,
-        aten.nonzero.default: _places,
-        aten.nonzero_numpy.default: _columns,
-        aten.where.default: _columns,
-        aten.index.Tensor: _indexed,
-        aten.index_put.default: _put,
+        aten.argwhere.default: choices.places,
+        aten.nonzero.default: choices.places,
+        aten.nonzero_numpy.default: choices.columns,
+        aten.where.default: choices.columns,
+        aten.index.Tensor: choices.indexed,
+        aten.index_put.default: choices.put,
         aten.masked_select.default: _selected,
         **distinct_ones(),
         aten.bincount.default: counted,

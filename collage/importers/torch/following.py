@@ -168,6 +168,18 @@ def _batches(known: Known, node: fx.Node) -> Rows:
     return one
 
 
+def _searched(known: Known, node: fx.Node) -> Rows:
+    """Values, each in the sorted numbers of its own row or in those of all."""
+    sequence, values = node.args[:2]
+    given = [known[one] for one in (sequence, values) if one in known]
+    rows = same_rows(given)
+    own = len(given) == 2 and rows.axis < value_of(values).dim() - 1
+    for_all = value_of(sequence).dim() == 1 and sequence not in known
+    if node.kwargs.get("sorter") is not None or not (own or for_all):
+        raise UnknownError
+    return rows
+
+
 def _joined(known: Known, node: fx.Node) -> Rows:
     tensors = node.args[0]
     axis = axis_of(node, node.args[1] if len(node.args) > 1 else 0)
@@ -236,6 +248,8 @@ MOVED: dict[str, Follow] = {
     **dict.fromkeys(("linear.default", "mm.default", "mv.default"), _product),
     "addmm.default": _product_and_more,
     "bmm.default": _batches,
+    "searchsorted.Tensor": _searched,
+    "bucketize.Tensor": _first,
     "cat.default": _joined,
     "stack.default": _stacked,
     "getitem": _taken,

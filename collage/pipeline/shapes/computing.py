@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from tvm import relax
 
+from collage.backends.relax.kept_whole.search import NAME as SEARCHED
 from collage.backends.relax.recurrent import NAME as RECURRENT
 from collage.backends.relax.recurrent import Recurrence
 from collage.backends.relax.static_shape import static_shape
@@ -127,6 +128,18 @@ def _trees(call: Operands) -> int | None:
     return call.axis(0)
 
 
+def _searched(call: Operands) -> int | None:
+    """Each value is looked for by itself, in a row for all or in one of its own."""
+    rows, values = call.axis(0), call.axis(1)
+    last = len(call.shape(1)) - 1
+    for_all = len(call.shape(0)) == 1
+    if rows is not None and (for_all or rows == last or rows != values):
+        call.mixes()
+    if rows is None and values not in (None, last) and not for_all:
+        call.mixes()
+    return values
+
+
 _ELEMENTWISE = """
     abs acos acosh asin asinh atan atanh bitwise_not ceil clip cos cosh erf exp floor isfinite isinf
     isnan log logical_not negative round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc
@@ -156,6 +169,7 @@ RULES: dict[str, Callable[[Operands], Axes]] = {
     **dict.fromkeys(["nn.attention", "nn.attention_bias"], _attention),
     "topk": _topk,
     RECURRENT: _recurrent,
+    SEARCHED: _searched,
     TREES: _trees,
 }
 """By operator's name, without ``relax.``."""

@@ -103,6 +103,39 @@ def test_a_linear_spline_is_computed_where_its_mask_holds() -> None:
             np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-5, atol=1e-5)
 
 
+class InverseLinearSpline(torch.nn.Module):
+    """Which piece a value lies in is searched for in its own row; one mask chooses both."""
+
+    def forward(self, y: Any, shares: Any) -> Any:
+        inside = y.abs() <= 1
+        x = torch.zeros_like(y)
+        x[~inside] = y[~inside]
+        x[inside] = self._between(y[inside], shares[inside, :])
+        return x
+
+    def _between(self, y: Any, shares: Any) -> Any:
+        count = shares.shape[-1]
+        ends = torch.nn.functional.pad(shares.softmax(-1).cumsum(-1), (1, 0))
+        at = (y + 1) / 2
+        piece = torch.searchsorted(ends[..., 1:].contiguous(), at.unsqueeze(-1))
+        piece = piece.clamp(max=count - 1)
+        below, above = (ends.gather(-1, piece + n).squeeze(-1) for n in (0, 1))
+        start = torch.linspace(0, 1, count + 1)[piece.squeeze(-1)]
+        found = (start + (at - below) / (above - below) / count) * 2 - 1
+        return found + torch.bucketize(at, torch.linspace(0, 1, 4))
+
+
+def test_an_inverse_linear_spline_is_computed_where_its_mask_holds() -> None:
+    torch.manual_seed(3)
+    y, shares = 2 * torch.randn(5, 4), torch.randn(5, 4, 6)
+    loaded = load_model(InverseLinearSpline(), example_inputs=(y, shares))
+    assert not loaded.chosen
+    for given in (y, y * 0 - 3, y * 0 + 3, y.clamp(-1, 1)):
+        (found,) = evaluate(loaded.mod, [given.numpy(), shares.numpy()])
+        expected = InverseLinearSpline()(given, shares).numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def _looked_up(ids: Any, table: Any) -> Any:
     """Numbers that mark what is none lie outside of tables, and stand behind those that are meant
     where these are fewer than there may be."""

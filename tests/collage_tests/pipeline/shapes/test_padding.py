@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.relax.kept_whole.search import searchsorted
 from collage.backends.relax.recurrent import recurrent
 from collage.backends.relax.trees import Branches, packed, tree_ensemble
 from collage.bundle.calling.dispatch import cut, pad
@@ -140,6 +141,16 @@ def _trees(emit, x):
     return tree_ensemble([x, *(relax.const(a, str(a.dtype)) for a in table)], 1)
 
 
+def _searched(emit, rows, values):
+    return searchsorted(rows, values, right=False, dtype="int64")
+
+
+def _in_one_row(emit, values):
+    return searchsorted(
+        relax.const(np.arange(9, dtype="float32")), values, right=True, dtype="int32"
+    )
+
+
 KEPT_APART: dict[str, tuple[Body, Callable[[int], list[tuple[int, ...]]]]] = {
     "conv_net": (_conv_net, _image),
     "attention": (_attention, _image),
@@ -150,6 +161,10 @@ KEPT_APART: dict[str, tuple[Body, Callable[[int], list[tuple[int, ...]]]]] = {
     "wrapped": (_wrapped, _rows),
     "numbered": (_numbered, _rows),
     "trees": (_trees, _rows),
+    "searched in their rows": (_searched, lambda n: [(n, 9), (n, 2)]),
+    "searched in the same rows": (_searched, lambda n: [(3, 9), (3, n)]),
+    "searched in one row": (_in_one_row, lambda n: [(n, 2)]),
+    "searched for in one row": (_in_one_row, lambda n: [(2, n)]),
     "sequences": (_sequences, lambda n: [(4, n, 12)]),
     "outer": (lambda emit, x, y: op.matmul(x, y), lambda n: [(n, 8), (8, 9)]),
     "products": (lambda emit, x, y: op.matmul(x, y), lambda n: [(n, 2, 8), (n, 8, 3)]),
@@ -162,6 +177,8 @@ MIXED: dict[str, tuple[Body, Callable[[int], list[tuple[int, ...]]]]] = {
     "sum of all": (lambda emit, x: op.sum(x), _rows),
     "cumsum": (lambda emit, x: op.cumsum(x, axis=0), _rows),
     "flip": (lambda emit, x: op.flip(x, axis=0), _rows),
+    "searched among": (_searched, lambda n: [(3, n), (3, 2)]),
+    "searched among and for": (_searched, lambda n: [(3, n), (3, n)]),
     "trees over features": (
         lambda emit, x: _trees(emit, emit(op.permute_dims(emit(op.concat([x] * 8, 1)), [1, 0]))),
         _rows,
