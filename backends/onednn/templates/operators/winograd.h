@@ -135,7 +135,7 @@ inline void Region::convolve_in_tiles(const winograd::Kernels& kernels, const Op
   const int packed = storage_.owned(row_major({kernels.points() * summands * shape.made}));
   const int given = plain(op.inputs[1]);
   kernels.pack(
-      shape,
+      kernels, shape,
       reinterpret_cast<const float*>(storage_.group(given).data + storage_.offset(given)),
       reinterpret_cast<float*>(storage_.group(packed).data));
 

@@ -6,6 +6,8 @@
 
 namespace collage_onednn::winograd {
 
+constexpr int64_t kMostTaps = 5, kMostPoints = 6;  // along an axis
+
 struct Axis {
   int64_t taps, results, points;
 };
@@ -16,7 +18,7 @@ struct Kernels {
   int64_t block;      // channels of the result that are multiplied together
   int64_t most_rows;  // whose sums stay in registers
   // To points, from row-major weights.
-  void (*pack)(const Shape& s, const float* weights, float* packed);
+  void (*pack)(const Kernels& kernels, const Shape& s, const float* weights, float* packed);
   // The two stages of a batch: stages.h.
   void (*take)(const Work& w, const Batch& batch, int64_t slot, int64_t tile, int64_t from,
                int64_t to);

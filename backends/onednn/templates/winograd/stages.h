@@ -89,8 +89,7 @@ COLLAGE_LANES inline void multiply_piece(const Work& w, const Batch& batch, int6
 template <class R, class C>
 inline constexpr Kernels kernels_of_tiles = {
     {R::kTaps, R::kResults, R::kPoints}, {C::kTaps, C::kResults, C::kPoints},
-    kLanes, kBlock, kMostRows, pack_weights<R, C, kBlock>, take_to_points<R, C>,
-    multiply_piece<R, C>};
+    kLanes, kBlock, kMostRows, pack_weights<kBlock>, take_to_points<R, C>, multiply_piece<R, C>};
 
 const Kernels& kernels_of(const Shape& s, int64_t rows) {
   const int64_t down = s.taps[0], right = s.taps[1];
