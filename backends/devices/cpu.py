@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import tvm
 
 from collage.backends.contract import BuildContext
+from collage.backends.contract.errors import TargetError
 from collage.backends.contract.llvm import without_interleaving
 from collage.backends.devices._base import DeviceKind
 from collage.backends.devices.cpu_flags import lacking_here
@@ -17,6 +19,18 @@ from collage.backends.toolchain.openmp_pool import pool_library
 
 FLUSHED, IEEE = "flushed", "ieee"
 """Answers of :meth:`_CpuDevice.denormals`."""
+
+
+def _require_known(attributes: Mapping[str, Any]) -> None:
+    """LLVM itself compiles for any processor, in place of one that it does not know."""
+    mcpu = str(attributes["mcpu"])
+    machine = {key: attributes[key] for key in ("mtriple",) if key in attributes}
+    target = tvm.target.Target({"kind": _CpuDevice.target_kind, **machine})
+    known = list(map(str, tvm.target.codegen.llvm_get_cpu_archlist(target)))
+    if mcpu not in known:
+        near = " or ".join(difflib.get_close_matches(mcpu, known))
+        meant = f"; did you mean {near}?" if near else "; leave mcpu out for this machine's"
+        raise TargetError(f"LLVM knows no processor '{mcpu}'{meant}", value=mcpu)
 
 
 class _CpuDevice(DeviceKind):
@@ -38,6 +52,8 @@ class _CpuDevice(DeviceKind):
         attributes = dict(attributes)
         if isinstance(features := attributes.get("mattr", []), str):
             attributes["mattr"] = features = features.split(",")
+        if "mcpu" in attributes:
+            _require_known(attributes)
         if {"mcpu", "mtriple", "tag"} & set(attributes):
             return attributes
         # A bare "llvm" means this machine: without a CPU name LLVM would emit SSE2 code.

@@ -64,6 +64,27 @@ def with_gpu(monkeypatch: pytest.MonkeyPatch, gpu: Gpu | None) -> DeviceKind:
     return CUDA
 
 
+@pytest.mark.parametrize(
+    ("mcpu", "triple", "said"),
+    [
+        ("znver9", "", "knows no processor 'znver9'; did you mean znver"),
+        ("cortex-a72", "", "knows no processor 'cortex-a72'"),
+        ("quantum", "", "leave mcpu out for this machine's"),
+        ("znver4", "aarch64-linux-gnu", "knows no processor 'znver4'"),
+    ],
+)
+def test_a_processor_that_llvm_does_not_know_is_named(mcpu: str, triple: str, said: str) -> None:
+    """LLVM compiles for any then, without a word."""
+    with pytest.raises(TargetError, match=said) as info:
+        CPU.complete({"mcpu": mcpu, **({"mtriple": triple} if triple else {})})
+    assert info.value.value == mcpu
+
+
+def test_processors_of_another_machine_are_known_by_its_triple() -> None:
+    given = {"mcpu": "cortex-a72", "mtriple": "aarch64-linux-gnu"}
+    assert CPU.complete(given) == given
+
+
 def test_a_bare_cuda_target_means_the_gpu_that_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = with_gpu(monkeypatch, Gpu("NVIDIA H200", 90, 132, 1 << 37))
     assert kind.complete({"kind": "cuda"})["arch"] == "sm_90a"
