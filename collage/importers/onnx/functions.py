@@ -13,6 +13,7 @@ import onnx
 import onnx.inliner
 from onnx import helper
 
+from collage.importers.onnx.inference import infer_shapes
 from collage.importers.onnx.spelled_out import body_of
 from collage.importers.onnx.support import all_nodes, is_supported, node_label
 
@@ -156,7 +157,7 @@ class _Expander:
 
 def _value_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     try:
-        graph = onnx.shape_inference.infer_shapes(model).graph
+        graph = infer_shapes(model)
     except (onnx.shape_inference.InferenceError, ValueError) as err:
         _log.info("no types are inferred: %s", err)
         graph = model.graph

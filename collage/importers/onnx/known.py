@@ -19,6 +19,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from collage.importers.onnx.functions import rename_inputs
+from collage.importers.onnx.inference import infer_shapes
 
 Array = NDArray[Any]
 
@@ -185,7 +186,7 @@ def _pieces(
 def inferred_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
     """Static shapes by name, of all values whose shape ONNX's inference finds."""
     try:
-        graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        graph = infer_shapes(model, data_prop=True)
     except (onnx.shape_inference.InferenceError, ValueError) as err:
         _log.info("no shapes are inferred: %s", err)
         graph = model.graph

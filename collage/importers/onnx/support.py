@@ -10,6 +10,7 @@ import onnx
 from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
 
 from collage.backends.contract.errors import ModelError
+from collage.importers.onnx.inference import infer_shapes
 from collage.importers.onnx.operators import BEYOND, CONVERTERS
 
 _MICROSOFT_ONLY = frozenset(
@@ -158,7 +159,7 @@ def require_element_types(model: onnx.ModelProto) -> None:
         Names the types, with the values.
     """
     try:
-        graph = onnx.shape_inference.infer_shapes(model).graph
+        graph = infer_shapes(model)
     except (onnx.shape_inference.InferenceError, ValueError):
         graph = model.graph  # What cannot be inferred is left to what is declared.
     found: dict[str, list[str]] = defaultdict(list)

@@ -14,6 +14,7 @@ from collage.importers._base import ImportedModel
 from collage.importers.courses.kept import KeptParts, known_results
 from collage.importers.courses.values import Value
 from collage.importers.onnx.courses.values import Constants, declared
+from collage.importers.onnx.inference import infer_shapes
 from collage.importers.onnx.known import Known, names_used
 from collage.importers.onnx.straight import DataDecideError
 from collage.importers.onnx.support import node_label
@@ -174,7 +175,7 @@ class Parts(KeptParts):
 def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     """What ONNX finds out about the values of a graph; without weights, which may be large."""
     try:
-        graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        graph = infer_shapes(model, data_prop=True)
     except (onnx.shape_inference.InferenceError, ValueError):
         return {}
     return {value.name: value.type for value in graph.value_info}
@@ -183,7 +184,7 @@ def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
 def _is_impossible(model: onnx.ModelProto) -> bool:
     """Whether the standard itself rules out what a graph does with shapes."""
     try:
-        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except (onnx.shape_inference.InferenceError, ValueError) as err:
         return "ShapeInferenceError" in str(err)
     return False
