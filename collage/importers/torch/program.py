@@ -133,10 +133,12 @@ def import_exported_program(
     from collage.importers.torch.translate import translate
     from collage.importers.torch.uncounted import with_all_rows
     from collage.importers.torch.written import with_written
+    from collage.importers.torch.written_pieces import with_pieces_alone
 
     require_no_derivatives(program)
     traced = program
     program, shapes = with_shapes(program, shapes)
+    program = with_pieces_alone(program)
     signature: Signature | None = None
 
     def imported(more: int | None = None) -> tuple[ImportedModel, list[CutRows]]:

@@ -132,7 +132,7 @@ def writing(program: ExportedProgram) -> Iterator[tuple[fx.Node, fx.Node]]:
     """The operators that write, and into which inputs and weights."""
     for graph in _graphs(program):
         for node in graph.nodes:
-            for written in _written(node):
+            for written in written_by(node):
                 for base in _bases(written):
                     yield node, base
 
@@ -157,7 +157,7 @@ def _require_same_type(name: str, old: fx.Node, new: Any) -> None:
         )
 
 
-def _written(node: fx.Node) -> Iterator[fx.Node]:
+def written_by(node: fx.Node) -> Iterator[fx.Node]:
     """The operands that an operator writes into."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:
@@ -170,21 +170,25 @@ def _written(node: fx.Node) -> Iterator[fx.Node]:
             yield from _nodes(value)
 
 
-def _bases(node: fx.Node) -> Iterator[fx.Node]:
-    """The tensors that one may be a view of, by way of any number of views."""
+def views_through(node: fx.Node) -> Iterator[fx.Node]:
+    """A tensor, and all those that it may be a view of, by way of any number of views."""
     waiting, seen = [node], {node}
     while waiting:
         found = waiting.pop()
+        yield found
         schema = getattr(found.target, "_schema", None)
         sources = list(_nodes(found.args[0])) if found.args and schema is None else []
         if schema is not None:
             pairs = zip(schema.arguments, found.args, strict=False)
             aliased = [value for argument, value in pairs if argument.alias_info is not None]
             sources = [one for value in aliased for one in _nodes(value)]
-        if found.op == "placeholder":
-            yield found
         waiting += [one for one in sources if one not in seen]
         seen.update(sources)
+
+
+def _bases(node: fx.Node) -> Iterator[fx.Node]:
+    """The inputs and weights that a tensor may be a view of."""
+    return (found for found in views_through(node) if found.op == "placeholder")
 
 
 def _nodes(value: Any) -> Iterator[fx.Node]:
