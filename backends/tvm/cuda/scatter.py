@@ -4,6 +4,9 @@ TOPI's kernels have a thread for each place beside the one that indices choose, 
 through all indices: messages along the edges of a graph were added by as many threads as a node has
 features, points of a grid written by one.
 
+Many sums of few elements, as of a histogram, are made in the shared memory of each block first, for
+threads wait for each other where they add to one element.
+
 Sums, products and extremes are made by the memory; narrower types than its own are kept in float32
 before. Of updates of one place the last counts, as it does elsewhere here:
 each place gets to know the highest number of its updates before any is written.
@@ -15,6 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import tvm
 from tvm import relax, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
@@ -23,9 +27,17 @@ from collage.backends.relax.launch import kernel
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.legalization import default_legalization
 from collage.backends.tvm.common.scatter import Scatter
-from collage.backends.tvm.cuda.atomics import MAX, UPDATE, combine, has_atomic
+from collage.backends.tvm.cuda.atomics import ADD, MAX, UPDATE, combine, has_atomic
+from collage.backends.tvm.cuda.rows.lines import MULTIPROCESSORS
 
 _THREADS = 256
+
+_MOST_SHARED_ELEMENTS, _LEAST_SHARED = 2048, 16
+"""Elements of the data up to which blocks have sums of their own, and how many updates for each of
+them there are at least."""
+
+_SHARED_THREADS, _BLOCKS = 512, 2 * MULTIPROCESSORS
+"""Of a block with its own sums, and how many there are at most."""
 
 _FEW, _FEW_PUT = 2, 8
 """Indices up to which one thread after the other may as well go through them."""
@@ -117,6 +129,8 @@ def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: Scatter) -> re
                     _each(numbers, nobody)
                     _each(scatter.count // scatter.row, claim)
                     _each(scatter.count, put)
+                elif reduction == ADD and _is_crowded(scatter):
+                    _add_in_blocks(scatter, dtype, (chosen, updates, out))
                 else:
                     _each(scatter.count, reduce)
             return ib.get()
@@ -140,6 +154,51 @@ def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: Scatter) -> re
 
     found = builder.call_te(scattered, *call.args, primfunc_name_hint="scattered")
     return relax.TupleGetItem(builder.emit(found), 0) if put_there else found
+
+
+def _is_crowded(scatter: Scatter) -> bool:
+    few = scatter.size <= _MOST_SHARED_ELEMENTS
+    return few and scatter.count >= _LEAST_SHARED * max(scatter.size, _SHARED_THREADS)
+
+
+def _add_in_blocks(scatter: Scatter, dtype: str, buffers: Sequence[Any]) -> None:
+    """Each block adds its part of the updates up, and then to the result."""
+    chosen, updates, out = buffers
+    threads = _SHARED_THREADS
+    blocks = min(_BLOCKS, math.ceil(scatter.count / threads))
+    with kernel(blocks, threads) as (block, own), T.seq_scope():
+        sums = T.buffer_proxy(T.alloc_buffer((scatter.size,), dtype, scope="shared"))
+        # TVM lets no condition read what is shared.
+        mine = T.buffer_proxy(T.alloc_buffer((1,), dtype, scope="local"))
+
+        def each_element(body: Callable[[Any], None]) -> None:
+            with T.serial(0, math.ceil(scatter.size / threads)) as turn:
+                element = turn * threads + own
+                with T.If(element < scatter.size), T.Then(), T.seq_scope():
+                    body(element)
+
+        def clear(element: Any) -> None:
+            sums[element] = tirx.const(0, dtype)
+
+        def hand_over(element: Any) -> None:
+            mine[0] = sums[element]
+            with T.If(mine[0] != tirx.const(0, dtype)), T.Then():
+                combine(ADD, dtype, out[element], mine[0])
+
+        each_element(clear)
+        _wait()
+        with T.serial(0, math.ceil(scatter.count / (blocks * threads))) as turn:
+            number = (turn * blocks + block) * threads + own
+            with T.If(number < scatter.count), T.Then(), T.seq_scope():
+                place = scatter.place(chosen, number)
+                with T.If(tirx.all(*place.inside)), T.Then():
+                    combine(ADD, dtype, sums[place.element], updates[number])
+        _wait()
+        each_element(hand_over)
+
+
+def _wait() -> None:
+    T.evaluate(tvm.ir.Call("tirx.tvm_storage_sync", ["shared"], ret_ty="void"))
 
 
 def _each(count: int, body: Callable[[Any], None]) -> None:

@@ -9,7 +9,8 @@ from typing import Self
 
 WARP = 32
 MOST_WARPS = 32
-_MULTIPROCESSORS = 132
+MULTIPROCESSORS = 132
+"""To fill; TVM's targets do not say how many there are, so a large chip's number."""
 
 _ITEMS = 8
 """Elements of a line that a thread has at once, at most: all are loaded before any is used."""
@@ -89,7 +90,7 @@ class Share:
             return cls(columns, items, 4, joint=False, chunks=1)
         chunks = 1
         if lines.length >= _LONG:
-            wanted = math.ceil(2 * _MULTIPROCESSORS * columns / lines.count)
+            wanted = math.ceil(2 * MULTIPROCESSORS * columns / lines.count)
             chunks = max(1, min(wanted, lines.length // _CHUNK))
         own = math.ceil(lines.length / chunks)
         least = 4 if lines.step == 1 else _ITEMS
@@ -113,6 +114,6 @@ def _columns(lines: Lines) -> int:
             lanes *= 2
         return WARP // lanes
     columns = WARP
-    while columns > _ITEMS and lines.count < columns * _MULTIPROCESSORS:
+    while columns > _ITEMS and lines.count < columns * MULTIPROCESSORS:
         columns //= 2
     return columns

@@ -56,6 +56,33 @@ def test_the_memory_reduces_what_comes_to_one_place(
     np.testing.assert_allclose(found, expected, rtol=1e-4 if dtype == "float32" else 1e-10)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("bins", [3, 700])
+def test_blocks_add_up_what_many_updates_come_to(
+    dtype: str, bins: int, context: BuildContext, tmp_path: Path
+) -> None:
+    random = np.random.default_rng()
+    count = 20_001
+    x = (random.standard_normal(bins) * 3).astype(dtype)
+    values = (random.standard_normal(count) * 3).astype(dtype)
+    # Some are outside, and some are counted from behind.
+    places = random.integers(-bins, bins + 2, count)
+    mod = graph(
+        [x.shape, values.shape],
+        lambda _, data, updates: op.scatter_elements(
+            data, relax.const(places, "int64"), updates, 0, "add"
+        ),
+        dtype,
+    )
+    lowered = lower(mod, context)
+    (func,) = kernels(lowered).values()
+    assert "shared" in func.script()
+    (found,) = HostProgram(lowered, cuda_target(), tmp_path)(x, values)
+    expected, inside = x.astype("float64" if "float" in dtype else dtype), places < bins
+    np.add.at(expected, places[inside], values[inside])
+    np.testing.assert_allclose(found, expected, 1e-3 if dtype == "float32" else 1e-10, atol=1e-4)
+
+
 def test_turns_that_are_independent_have_threads(context: BuildContext, tmp_path: Path) -> None:
     """One thread went through all of them: each counts how often a number can be halved."""
 
