@@ -284,6 +284,20 @@ def test_loads_are_wide_where_they_are_aligned(
     assert ("T.vectorized" in func.script()) is wide
 
 
+@pytest.mark.parametrize(("longer", "wide"), [("float64", False), ("float32", True)])
+def test_threads_have_one_number_where_halves_are_computed_with_in_float64(
+    longer: str, wide: bool, context: BuildContext
+) -> None:
+    """Eight of them one after the other, each of many operations, took nine times as long."""
+
+    def body(emit: Callable[..., relax.Var], x: relax.Var) -> relax.Expr:
+        y = emit(op.astype(x, longer))
+        return emit(op.astype(emit(op.exp(emit(op.multiply(y, y)))), "float16"))
+
+    (func,) = kernels(lower(graph(body, (8192, 128), dtype="float16"), context)).values()
+    assert ("T.vectorized" in func.script()) is wide
+
+
 def test_means_of_many_halves_can_be_written() -> None:
     """TVM's own divides by a literal of the operand's type, which ends at 65504."""
     mod = graph(lambda emit, x: op.mean(x, [1]), (4, 70000), dtype="float16")
