@@ -30,6 +30,7 @@ from collage.backends.tvm.cuda import norms
 from collage.backends.tvm.cuda.median import legalize_median
 from collage.backends.tvm.cuda.phases import legalize_groups
 from collage.backends.tvm.cuda.recurrent import legalize_recurrent
+from collage.backends.tvm.cuda.regions import legalize_region_maxima, legalize_region_samples
 from collage.backends.tvm.cuda.rows.scans import (
     legalize_running_extreme,
     legalize_running_logsumexp,
@@ -38,6 +39,8 @@ from collage.backends.tvm.cuda.rows.search import legalize_search
 from collage.backends.tvm.cuda.scatter import legalize_scatter_elements, legalize_scatter_nd
 from collage.backends.tvm.cuda.transposed import legalize_transposed_convolution
 from collage.backends.tvm.cuda.trees import legalize_trees
+
+_ROI_POOL, _ROI_ALIGN = "relax.vision.roi_pool", "relax.vision.roi_align"
 
 
 def legalizations() -> Mapping[str, Legalization]:
@@ -48,6 +51,8 @@ def legalizations() -> Mapping[str, Legalization]:
         **{f"relax.nn.conv{n}d": _legalize_convolution for n in (1, 2, 3)},
         **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},
         **{f"relax.nn.conv{n}d_transpose": legalize_transposed_convolution for n in (1, 2, 3)},
+        _ROI_POOL: legalize_region_maxima(EXACT[_ROI_POOL]),
+        _ROI_ALIGN: legalize_region_samples(EXACT[_ROI_ALIGN]),
         RECURRENT: legalize_recurrent,
         RUNNING: legalize_running_extreme,
         LOGSUMEXP: legalize_running_logsumexp,

@@ -15,7 +15,7 @@ from tvm import relax
 from collage.backends.relax.kept_whole.running import RunningExtreme
 from collage.backends.relax.static_shape import static_shape, tensor_shape
 from collage.backends.tvm.common.legalization import default_legalization
-from collage.backends.tvm.cuda.rows.device import Launch, call_kernels
+from collage.backends.tvm.cuda.functions import Launch, call_kernels
 from collage.backends.tvm.cuda.rows.lines import WARP, Lines, Share
 
 _WIDE = {

@@ -8,7 +8,7 @@ from tvm import relax
 
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.legalization import default_legalization
-from collage.backends.tvm.cuda.rows.device import Launch, call_kernels
+from collage.backends.tvm.cuda.functions import Launch, call_kernels
 
 _THREADS = 128
 

@@ -13,7 +13,7 @@ from typing import Self
 from tvm import relax
 
 from collage.backends.relax.static_shape import tensor_shape
-from collage.backends.tvm.cuda.rows.device import Launch, call_kernels
+from collage.backends.tvm.cuda.functions import Launch, call_kernels
 from collage.backends.tvm.cuda.rows.lines import WARP, Lines
 from collage.backends.tvm.cuda.sort_calls import SortCall
 

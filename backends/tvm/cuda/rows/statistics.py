@@ -11,7 +11,7 @@ from tvm import relax
 
 from collage.backends.relax.kept_whole.order_statistics import MEDIAN, MODE, NUMBERS_MEDIAN
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tvm.cuda.rows.device import Launch, call_kernels
+from collage.backends.tvm.cuda.functions import Launch, call_kernels
 from collage.backends.tvm.cuda.rows.lines import Lines
 from collage.backends.tvm.cuda.rows.sorts import BlockSort
 

@@ -1,8 +1,8 @@
 """Programs whose kernels are functions of CUDA's own language, from this folder's templates.
 
-Scans and sorts of a block need shuffles, and memory that its threads share, at every step: what
-loops of tensor programs do not say. A kernel here is one call of a function, with its types and
-sizes as parameters of a template.
+Scans, sorts and transforms of a block need shuffles, and memory that its threads share, at every
+step: what loops of tensor programs do not say. A kernel here is one call of a function, with its
+types and sizes as parameters of a template.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Launch:
         Numbers of the tensors whose addresses it gets: the program's operands, then its results.
     sizes : sequence of int
         Given behind them; the number of the block comes last of all.
+    numbers : sequence of float
+        Given between those two.
     shared_bytes : int
         Of memory for a block, whose address comes first; none if 0.
     """
@@ -48,6 +50,7 @@ class Launch:
     operands: Sequence[int]
     sizes: Sequence[int]
     shared_bytes: int = 0
+    numbers: Sequence[float] = ()
 
 
 def call_kernels(
@@ -94,10 +97,11 @@ def _write(launch: Launch, tensors: Sequence[Any]) -> None:
             given.append(memory.data)
         given += [tirx.address_of(tensors[number][0]) for number in launch.operands]
         given += [tirx.const(size, "int64") for size in launch.sizes]
+        given += [tirx.const(number, "float32") for number in launch.numbers]
         source = "".join((TEMPLATES / f"{each}.h").read_text("utf-8") for each in _TEMPLATES)
         call = cuda_func_call(launch.function, *given, block, source_code=source)
         T.evaluate(call)
 
 
-_TEMPLATES = ("numbers", "scan", "search", "keys", "sort", "statistics")
+_TEMPLATES = ("numbers", "scan", "search", "keys", "sort", "statistics", "regions")
 """One text for all kernels of a module: TVM writes it once."""
