@@ -103,5 +103,5 @@ def _write(launch: Launch, tensors: Sequence[Any]) -> None:
         T.evaluate(call)
 
 
-_TEMPLATES = ("numbers", "scan", "search", "keys", "sort", "statistics", "regions")
+_TEMPLATES = ("numbers", "scan", "search", "keys", "sort", "statistics", "fourier", "regions")
 """One text for all kernels of a module: TVM writes it once."""

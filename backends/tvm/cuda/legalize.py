@@ -27,6 +27,7 @@ from collage.backends.tvm.common.legalization import (
 from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.common.numbers.rounding import WIDE
 from collage.backends.tvm.cuda import norms
+from collage.backends.tvm.cuda.fourier import legalize_product
 from collage.backends.tvm.cuda.median import legalize_median
 from collage.backends.tvm.cuda.phases import legalize_groups
 from collage.backends.tvm.cuda.recurrent import legalize_recurrent
@@ -51,6 +52,7 @@ def legalizations() -> Mapping[str, Legalization]:
         **{f"relax.nn.conv{n}d": _legalize_convolution for n in (1, 2, 3)},
         **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},
         **{f"relax.nn.conv{n}d_transpose": legalize_transposed_convolution for n in (1, 2, 3)},
+        "relax.matmul": legalize_product,
         _ROI_POOL: legalize_region_maxima(EXACT[_ROI_POOL]),
         _ROI_ALIGN: legalize_region_samples(EXACT[_ROI_ALIGN]),
         RECURRENT: legalize_recurrent,

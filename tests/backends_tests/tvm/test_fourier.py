@@ -8,7 +8,7 @@ from tvm import relax
 
 from collage.backends.contract import BuildContext
 from collage.backends.relax.fourier import transform_matrix
-from collage.backends.tvm.cpu.fourier.recognized import factors, recognized
+from collage.backends.tvm.common.fourier import factors, recognized
 from tests.backends_tests.tvm import cases
 
 KINDS = ("from_real", "to_real", "complex", "inverse")

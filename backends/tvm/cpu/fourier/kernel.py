@@ -17,13 +17,13 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tvm.cpu.extents import all_float32
-from collage.backends.tvm.cpu.fourier.recognized import (
+from collage.backends.tvm.common.fourier import (
     WRITTEN_OUT,
     Transform,
     factors,
     recognized,
 )
+from collage.backends.tvm.cpu.extents import all_float32
 from collage.backends.tvm.cpu.fourier.steps import plan, transform
 from collage.backends.tvm.cpu.fourier.vectors import Complex, Table, Vectors, product
 from collage.backends.tvm.cpu.schedules import Machine

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
+from collage.backends.tvm.common.fourier import WRITTEN_OUT
 from collage.backends.tvm.cpu.fourier.primes import PrimeStep
-from collage.backends.tvm.cpu.fourier.recognized import WRITTEN_OUT
 from collage.backends.tvm.cpu.fourier.vectors import (
     Complex,
     Table,

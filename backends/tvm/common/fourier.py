@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from collage.backends.relax.fourier import transform_matrix
 
 Kind = Literal["from_real", "to_real", "complex"]
 _NEAR = 1e-6
+_SMALLEST_HALF, _LARGE = 2.0**-24, 0.01
 _RADICES = (4, 3, 5, 2, 7, 11, 13)
 WRITTEN_OUT, LARGEST = 13, 1200
 """Of the factors: the largest whose step is without a loop, and the largest for which there is a
@@ -70,13 +71,15 @@ class Transform:
         return 2 * (self.length // 2 + 1) if self.kind != real else self.length
 
 
-def recognized(matrix: NDArray[Any]) -> Transform | None:
+def recognized(matrix: NDArray[Any], digit: float = 0.0) -> Transform | None:
     """The transform that a matrix is, times a number.
 
     Parameters
     ----------
     matrix : ndarray
         Numbers in by numbers out.
+    digit : float
+        Up to which share of itself each number was rounded, where that is more than float32's.
 
     Returns
     -------
@@ -97,16 +100,21 @@ def recognized(matrix: NDArray[Any]) -> Transform | None:
     # The first row goes to all frequencies alike, or comes from the first of them.
     scale = float(matrix[0, 0])
     first = matrix[0] - scale * (np.arange(columns) % 2 == 0)
-    even = np.abs(first).max() <= _NEAR * abs(scale)
-    flat = np.abs(matrix[0] - scale).max() <= _NEAR * abs(scale)
+    near = (_NEAR + 2 * digit) * abs(scale)
+    even = np.abs(first).max() <= near
+    flat = np.abs(matrix[0] - scale).max() <= near
     if not scale or not (even or flat):
-        return _windowed(matrix)
+        return None if digit else _windowed(matrix)
     for kind, inverse in _candidates(rows, columns, flat=flat):
         lengths: dict[Kind, int] = {"complex": columns // 2, "from_real": rows, "to_real": columns}
         length = lengths[kind]
         found = Transform(kind, length, inverse, scale)
-        if factors(found.points) and _same(matrix, found):
+        if not factors(found.points):
+            continue
+        if not digit and _same(matrix, found):
             return found
+        if digit and (exact := _unrounded(matrix, found, digit)) is not None:
+            return exact
     return None
 
 
@@ -130,15 +138,38 @@ def _candidates(rows: int, columns: int, *, flat: bool) -> list[tuple[Kind, bool
     return [("from_real", False)] if columns == 2 * (rows // 2 + 1) else []
 
 
+def _unrounded(matrix: NDArray[Any], found: Transform, digit: float) -> Transform | None:
+    """With the number that the matrix was multiplied by before it was rounded."""
+    wanted = _matrix_of(found) * np.sign(found.scale)
+    # The smallest numbers of float16 are all as far apart.
+    lost = _SMALLEST_HALF / 2 + _NEAR * abs(found.scale)
+    large = np.abs(wanted) > _LARGE
+    sizes, given = np.abs(wanted[large]), np.abs(matrix[large])
+    # Each number says between which two it was.
+    least = ((given - lost) / (sizes * (1 + digit))).max()
+    most = ((given + lost) / (sizes * (1 - digit))).min()
+    usual = (1.0, found.length**-0.5, 1.0 / found.length)
+    scale = next((each for each in usual if least <= each <= most), (least + most) / 2)
+    near = np.abs(matrix - scale * wanted) <= 1.05 * digit * scale * np.abs(wanted) + lost
+    if least > most or not near.all():
+        return None
+    return replace(found, scale=float(scale * np.sign(found.scale)))
+
+
 def _same(matrix: NDArray[Any], found: Transform) -> bool:
+    wanted = _matrix_of(found)
+    if found.window:
+        wanted = wanted * np.array(found.window)
+    return bool(np.abs(matrix - found.scale * wanted).max() <= 4 * _NEAR * abs(found.scale))
+
+
+def _matrix_of(found: Transform) -> NDArray[Any]:
     real_back = found.kind == "to_real"
     bins = found.length if found.kind == "complex" else found.length // 2 + 1
     whole = transform_matrix(found.length, bins, inverse=found.inverse, real_back=real_back)
     parts = whole[:, :1] if found.kind == "from_real" else whole
-    wanted = parts.reshape(matrix.shape) * (found.length if found.inverse else 1)
-    if found.window:
-        wanted = wanted * np.array(found.window)
-    return bool(np.abs(matrix - found.scale * wanted).max() <= 4 * _NEAR * abs(found.scale))
+    whole = parts.reshape(found.rows, found.columns) * (found.length if found.inverse else 1)
+    return whole
 
 
 def factors(points: int) -> tuple[int, ...]:
