@@ -29,7 +29,8 @@ def as_run_at_once() -> Iterator[None]:
     An encoder of transformers leaves padded places out, whose results are zeros then; traced, it
     computes something there. Distributions do not look whether their parameters are possible.
     Nor is a mask of transformers looked at, whether it leaves out what comes later and nothing
-    else: it is applied as it is. Losses that look at what tensors hold are written otherwise.
+    else: it is applied as it is. Losses that look at what tensors hold are written otherwise. And
+    numbers that tensors hold may be members of sets.
 
     Examples
     --------
@@ -38,6 +39,7 @@ def as_run_at_once() -> Iterator[None]:
     """
     import torch
 
+    from collage.importers.torch.exporting.hashed import hash_of_number
     from collage.importers.torch.exporting.losses import ctc_loss, gaussian_nll_loss
 
     functional = torch.nn.functional
@@ -49,6 +51,7 @@ def as_run_at_once() -> Iterator[None]:
         _exchange(stack, torch.nn.modules.transformer, "_detect_is_causal_mask", _as_is_said)
         _exchange(stack, functional, "ctc_loss", ctc_loss)
         _exchange(stack, functional, "gaussian_nll_loss", gaussian_nll_loss)
+        _exchange(stack, torch.SymInt, "__hash__", hash_of_number)
         yield
 
 
