@@ -1,0 +1,96 @@
+"""Writes through masks that depend on no input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from collage.backends.contract.errors import ModelError
+from collage.importers import load_model
+from tests.collage_tests.importers.torch.torch_functions import program_of, require_agreement, rows
+
+torch = pytest.importorskip("torch", exc_type=ImportError)
+
+pytestmark = pytest.mark.torch
+
+_CHOSEN = torch.tensor([True, False, True, False])
+
+
+def _one_axis(x: Any) -> Any:
+    x = x.clone()
+    x[:, _CHOSEN] = x[:, 1:3]
+    return x
+
+
+def _spread(x: Any) -> Any:
+    """One column for all that are chosen, which is not one number."""
+    x = x.clone()
+    x[:, ~_CHOSEN] = x[:, :1]
+    return x
+
+
+def _several_axes(x: Any) -> Any:
+    x = x.clone()
+    x[torch.tril(torch.ones(3, 4)) > 0] = torch.arange(6.0)
+    return x
+
+
+def _behind_a_slice(x: Any) -> Any:
+    x = x.clone()
+    x[1:, _CHOSEN] = x[:2, 1:3] * 2
+    return x
+
+
+def _added(x: Any) -> Any:
+    return x.index_put((torch.arange(3) > 0,), x[:2], accumulate=True)
+
+
+def _none(x: Any) -> Any:
+    x = x.clone()
+    x[:, torch.arange(4) > 7] = torch.ones(3, 0)
+    return x
+
+
+@pytest.mark.parametrize(
+    "function", [_one_axis, _spread, _several_axes, _behind_a_slice, _added, _none]
+)
+def test_their_places_are_written_down(function: Callable[[Any], Any]) -> None:
+    require_agreement(function, lambda: (rows(3, 4),))
+
+
+class Kept(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """A mask among its buffers, written into or not."""
+
+    def __init__(self, changes: bool) -> None:
+        super().__init__()
+        self.changes = changes
+        self.register_buffer("mask", torch.tensor([True, False, True, False]))
+
+    def forward(self, x: Any) -> Any:
+        x, mask = x.clone(), self.mask.clone()
+        if self.changes:
+            mask[0] = x.sum() > 0
+        x[:, mask] = x[:, 1:3]
+        return x
+
+
+def test_masks_among_buffers() -> None:
+    require_agreement(Kept(changes=False), lambda: (rows(3, 4),))
+
+
+def test_masks_that_inputs_change_are_not_known() -> None:
+    program = torch.export.export(Kept(changes=True), (rows(3, 4),))
+    with pytest.raises(ModelError, match="mask"):
+        load_model(program)
+
+
+def test_the_program_that_is_given_is_not_changed() -> None:
+    # Not before it is known whether PyTorch is here.
+    from collage.importers.torch.known_masks import with_known_masks
+
+    program = program_of(_one_axis, rows(3, 4))
+    before, constants = str(program.graph), set(program.constants)
+    assert str(with_known_masks(program).graph) != before
+    assert (str(program.graph), set(program.constants)) == (before, constants)
