@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from collage.backends.relax.static_shape import static_shape
-from collage.backends.tvm.common.fourier import WRITTEN_OUT, Transform, factors, recognized
+from collage.backends.tvm.common.fourier import Transform, factors, recognized
 from collage.backends.tvm.common.legalization import default_legalization
 from collage.backends.tvm.cuda.functions import Launch, call_kernels
 from collage.backends.tvm.cuda.rows.lines import MULTIPROCESSORS, WARP
@@ -25,6 +25,7 @@ _DIGITS = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 _LEAST_LENGTH = 32
 _THREADS, _MOST_THREADS = 128, 512
+_LARGEST_WRITTEN = 16
 _MOST_SHARED = 220 << 10
 """Bytes, of the 227 KB that a block may have on GPUs for which there are wheels."""
 
@@ -72,13 +73,15 @@ def _transformed(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr | 
 
 def _launch(kind: Transform, rows: int) -> Launch:
     radices = radices_of(kind.points)
-    own = math.ceil(kind.points / min(max(radices), 8))
-    if max(radices) > WRITTEN_OUT:
-        own = kind.points
+    own = max(_threads(kind.points, radix) for radix in radices)
+    if radices[0] > _LARGEST_WRITTEN:
+        # It reads every value as often as there are some: not from where they come.
+        radices = (1, *radices)
     together = max(1, min(rows // MULTIPROCESSORS, _THREADS // own))
     threads = min(math.ceil(own * together / WARP) * WARP, _MOST_THREADS)
     parameters = [
-        *(f"collage::{_KINDS[kind.kind]}", str(kind.length), str(together)),
+        f"collage::{_KINDS[kind.kind]}",
+        *map(str, (kind.length, together, threads)),
         *(str(flag).lower() for flag in (kind.inverse, bool(kind.window))),
         *map(str, radices),
     ]
@@ -94,8 +97,14 @@ def _launch(kind: Transform, rows: int) -> Launch:
     )
 
 
+def _threads(points: int, radix: int) -> int:
+    """Of a step: one for each butterfly, or for two opposite frequencies of a large one."""
+    parts = points // radix
+    return parts if radix <= _LARGEST_WRITTEN else parts * ((radix - 1) // 2 + 1)
+
+
 def radices_of(points: int) -> Sequence[int]:
-    """The factors of a length, as many eights as there are.
+    """The factors of a length, small ones together: each is a step, which threads wait for.
 
     Parameters
     ----------
@@ -109,13 +118,19 @@ def radices_of(points: int) -> Sequence[int]:
 
     Examples
     --------
-    >>> radices_of(4096), radices_of(200), radices_of(1025)
-    ((8, 8, 8, 8), (8, 5, 5), (5, 5, 41))
+    >>> radices_of(4096), radices_of(200), radices_of(243), radices_of(1025)
+    ((16, 16, 16), (8, 5, 5), (9, 9, 3), (5, 5, 41))
     """
     found = list(factors(points))
     twos = sum({2: 1, 4: 2}.get(radix, 0) for radix in found)
-    odd = [radix for radix in found if radix % 2]
-    return (*[8] * (twos // 3), *{0: [], 1: [2], 2: [4]}[twos % 3], *odd)
+    rest = [radix for radix in found if radix % 2 and radix != 3]
+    return (*_powers(2, twos, 4), *_powers(3, found.count(3), 2), *rest)
+
+
+def _powers(base: int, exponent: int, most: int) -> list[int]:
+    """A power as few factors, as even as there are, none of which is above another power."""
+    steps = math.ceil(exponent / most)
+    return [base ** ((exponent + steps - 1 - step) // steps) for step in range(steps)]
 
 
 def _table(kind: Transform) -> NDArray[np.float32]:
