@@ -10,6 +10,12 @@ inline bool is_reference(const char* implementation) {
   return name.rfind("ref", 0) == 0 || name.find("+ref") != std::string::npos;
 }
 
+// The `count` integers of an operator that begin at the `part`-th such group behind `skip` others.
+inline dims ints_of(const Op& op, size_t count, size_t part, size_t skip = 0) {
+  auto begin = op.ints.begin() + static_cast<std::ptrdiff_t>(skip + part * count);
+  return dims(begin, begin + static_cast<std::ptrdiff_t>(count));
+}
+
 // The tensor in a given layout: as it is, a copy made before, or a new copy.
 inline int Region::in_layout(int tensor, const desc& md) {
   int value = primary_[tensor];

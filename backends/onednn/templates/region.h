@@ -103,6 +103,7 @@ class Region {
   };
   bool is_rounded(int tensor) const;
   bool multiplies_rounded() const;
+  bool takes_rounded(const Op& op) const;
   bool rounds_pictures(const Op& op) const;
   bool rounds_matrices(const Op& op) const;
   bool only_multiplied(int tensor) const;

@@ -99,8 +99,7 @@ inline bool Region::bytes_conv_in_bytes(const Op& op) {
 // gives garbage for what is left of them (seen in 3.2).
 inline bool torn_channels(const dims& weights, const dims& out) {
   constexpr memory::dim kVector = 8;
-  const bool depthwise = weights.size() > out.size() && weights[1] == 1 && weights[2] == 1;
-  return depthwise && weights[0] % kVector != 0 && !has_isa(dnnl_cpu_isa_avx512_core);
+  return is_depthwise(weights, out.size()) && weights[0] % kVector != 0 && !has_isa(dnnl_cpu_isa_avx512_core);
 }
 
 // inputs: x in bytes, weights in signed ones, what a channel's sums are multiplied by, [bias];

@@ -44,8 +44,10 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
   const dims& out = tensor_dims(op.outputs[0]);
   const desc bd = biased ? row_major(tensor_dims(op.inputs[2])) : desc();
   Types types;
-  auto make = [&](const desc& src, const desc& dst, const dnnl::primitive_attr& attr) {
+  const bool gaps = !transposed && leaves_gaps(tensor_dims(w), strides);
+  auto make = [&](const desc& src, const desc& dst, dnnl::primitive_attr attr) {
     auto kind = dnnl::prop_kind::forward_inference;
+    if (gaps) attr.set_fpmath_mode(dnnl::fpmath_mode::strict);
     const desc wd = any_layout(tensor_dims(w), types.operands);
     return biased ? PD(engine_, kind, algorithm, src, wd, bd, dst, strides, dilations, before,
                        after, attr, true)
@@ -60,7 +62,11 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
     return !is_reference(name.c_str()) && name.find("gemm:") == std::string::npos;
   };
   auto in_bfloat16 = [&](const PD& pd) {
-    return plan_.precision == Precision::bfloat16 && multiplies_bfloat16(pd.impl_info_str());
+    const std::string name = pd.impl_info_str();
+    const bool torn = types.rounded() && name.rfind("brg", 0) == 0 &&
+                      name.find("amx") != std::string::npos &&
+                      torn_windows(tensor_dims(w), strides);
+    return plan_.precision == Precision::bfloat16 && multiplies_bfloat16(name) && !torn;
   };
   auto given = [&](tag t) { return desc(tensor_dims(x), types.operands, t); };
   auto made = [&](tag t) { return desc(out, types.result, t); };
@@ -77,7 +83,7 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
     if (plan_.layout == Layout::blocked || plan_.layout == Layout::nhwc) {
       tag t = plan_.layout == Layout::nhwc ? channels_last(rank) : blocks_of_16(rank);
       PD forced = make(given(t), made(t), attr);
-      if (good(forced)) return forced;
+      if (good(forced) && (!types.rounded() || in_bfloat16(forced))) return forced;
     } else if (plan_.layout == Layout::plain) {
       PD forced = make(row_major(tensor_dims(x), types.operands), row_major(out, types.result),
                        attr);

@@ -1,6 +1,7 @@
-// Products of tensors in bfloat16, summed in float32: where the processor has AVX-512 BF16 but no AMX,
-// the library multiplies float32 tensors in float32 whatever it is allowed. What products alone read
-// is rounded once, by the kernel that computes it or in a pass; all else stays float32.
+// Products of tensors in bfloat16, summed in float32. What products alone read is rounded once, by the
+// kernel that computes it or in a pass; all else stays float32. Of float32 tensors the library rounds
+// what it reads in each kernel where the processor has AMX, and with AVX-512 BF16 alone it multiplies
+// them in float32 whatever it is allowed.
 #pragma once
 
 #include "../processor.h"
@@ -8,9 +9,16 @@
 
 namespace collage_onednn {
 
+// Whether a kernel is faster for it: where there are tiles of bfloat16, vectors of it are slower than
+// those of float32.
 inline bool multiplies_bfloat16(const std::string& implementation) {
-  return implementation.find("amx") != std::string::npos ||
-         implementation.find("bf16") != std::string::npos;
+  const char* units = has_isa(dnnl_cpu_isa_avx512_core_amx) ? "amx" : "bf16";
+  return implementation.find(units) != std::string::npos;
+}
+
+// Whether each channel of a picture has taps of its own, and makes one channel.
+inline bool is_depthwise(const dims& weights, size_t rank) {
+  return weights.size() > rank && weights[1] == 1 && weights[2] == 1;
 }
 
 inline int64_t elements_of(const dims& extents) {
@@ -27,13 +35,46 @@ inline bool Region::is_rounded(int tensor) const {
 }
 
 inline bool Region::multiplies_rounded() const {
-  return plan_.precision == Precision::bfloat16 && has_isa(dnnl_cpu_isa_avx512_core_bf16) &&
-         !has_isa(dnnl_cpu_isa_avx512_core_amx);
+  return plan_.precision == Precision::bfloat16 && has_isa(dnnl_cpu_isa_avx512_core_bf16);
 }
 
-// Whether a convolution reads rounded numbers. Kernels for depthwise ones are as fast in float32.
+// Whether oneDNN is wrong (seen in 3.2): some kernels for tiles, which take channels by 32, break where
+// windows leave gaps or touch, and where a step divides the taps of the last axis.
+inline bool torn_windows(const dims& weights, const dims& strides) {
+  const size_t first = weights.size() - strides.size();
+  if (weights[first - 1] % 32 == 0) return false;
+  bool points = true, apart = false;
+  for (size_t i = 0; i < strides.size(); ++i) {
+    const memory::dim taps = weights[first + i], step = strides[i];
+    const bool divided = i + 1 == strides.size() && taps % step == 0;
+    points = points && taps == 1;
+    apart = apart || (step > 1 && (taps <= step || divided));
+  }
+  return apart && !points;
+}
+
+// Whether it is wrong about float32 tensors, too, that a kernel for tiles rounds as it reads them.
+inline bool leaves_gaps(const dims& weights, const dims& strides) {
+  const size_t first = weights.size() - strides.size();
+  bool points = true, gaps = false;
+  for (size_t i = 0; i < strides.size(); ++i) {
+    points = points && weights[first + i] == 1;
+    gaps = gaps || strides[i] > weights[first + i];
+  }
+  return gaps && !points;
+}
+
+// Whether a convolution may read rounded numbers. Kernels for depthwise ones are as fast in float32,
+// and there are none for tiles.
+inline bool Region::takes_rounded(const Op& op) const {
+  const int weights = op.inputs[1];
+  if (op.kind != OpKind::conv || scaling_of(weights)) return false;
+  return !has_isa(dnnl_cpu_isa_avx512_core_amx) ||
+         !is_depthwise(tensor_dims(weights), tensor_dims(op.outputs[0]).size());
+}
+
 inline bool Region::rounds_pictures(const Op& op) const {
-  if (!multiplies_rounded() || scaling_of(op.inputs[1])) return false;
+  if (!multiplies_rounded() || !takes_rounded(op)) return false;
   const dims &x = tensor_dims(op.inputs[0]), &w = tensor_dims(op.inputs[1]);
   const dims& out = tensor_dims(op.outputs[0]);
   const int64_t of_result = elements_of(w) / out[1];
@@ -56,8 +97,8 @@ inline bool Region::only_multiplied(int tensor) const {
   for (const Op& op : plan_.ops) {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (op.inputs[i] != tensor) continue;
-      const bool operand = (op.kind == OpKind::conv && i == 0 && !scaling_of(op.inputs[1])) ||
-                           (op.kind == OpKind::matmul && i < 2);
+      const bool operand =
+          (i == 0 && takes_rounded(op)) || (op.kind == OpKind::matmul && i < 2);
       if (!operand) return false;
       read = true;
     }

@@ -130,19 +130,29 @@ inline void Region::binary(const Op& op) {
   int first = dense(a);
   int second = full ? in_layout(b, storage_.md(first)) : broadcast(b, storage_.md(first));
   size_t fused = op.post_ops.size();
+  const bool rounds = multiplies_rounded() && only_multiplied(op.outputs[0]);
+  auto type = rounds ? memory::data_type::bf16 : memory::data_type::f32;
   Arguments arguments;
   auto make = [&] {
     arguments.clear();
     return dnnl::binary::primitive_desc(
         engine_, binary_algorithm(op.ints[0]), storage_.md(first), storage_.md(second),
-        any_layout(tensor_dims(op.outputs[0])), attributes(op, fused, -1, true, &arguments), true);
+        any_layout(tensor_dims(op.outputs[0]), type), attributes(op, fused, -1, true, &arguments),
+        true);
+  };
+  auto poor = [](const dnnl::binary::primitive_desc& pd) {
+    return !pd.get(true) || is_reference(pd.impl_info_str());
   };
   auto pd = make();
-  while (fused > 0 && (!pd.get(true) || is_reference(pd.impl_info_str()))) {
+  if (rounds && poor(pd)) {
+    type = memory::data_type::f32;
+    pd = make();
+  }
+  while (fused > 0 && poor(pd)) {
     --fused;
     pd = make();
   }
-  if (!pd.get(true) || is_reference(pd.impl_info_str())) {
+  if (poor(pd)) {
     if (storage_.md(first).get_inner_nblks() > 0) first = plain(a);
     const int dst = storage_.fresh(storage_.md(first));
     strided_binary(op.ints[0], first, b, dst);

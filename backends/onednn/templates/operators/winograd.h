@@ -5,12 +5,6 @@
 
 namespace collage_onednn {
 
-// The `count` integers of an operator that begin at the `part`-th such group behind `skip` others.
-inline dims ints_of(const Op& op, size_t count, size_t part, size_t skip = 0) {
-  auto begin = op.ints.begin() + static_cast<std::ptrdiff_t>(skip + part * count);
-  return dims(begin, begin + static_cast<std::ptrdiff_t>(count));
-}
-
 // Where pictures have their pixels; false where they have them neither in whole blocks of channels
 // nor channels last. What fills up a block would have to stay zero.
 inline bool strides_of(const desc& md, winograd::Strides* found) {
