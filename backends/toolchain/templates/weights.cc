@@ -20,6 +20,7 @@
 
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -84,7 +85,7 @@ struct Loaded {
   std::map<std::pair<int, int>, std::vector<Tensor>> tensors;
 };
 Loaded& loaded() {
-  static Loaded* all = new Loaded;  // outlives whoever still holds a tensor; emptied below
+  static Loaded* all = new Loaded;  // outlives whoever still holds a tensor; see drop_all
   return *all;
 }
 
@@ -126,7 +127,27 @@ const std::vector<Tensor>* tensors_on(DLDevice device) {
   return &found->second;
 }
 
-__attribute__((destructor)) void drop_all() { loaded().tensors.clear(); }
+bool is_there(DLDevice device) {
+  if (device.device_type == kDLCPU) return true;
+  constexpr int kExist = 0;  // tvm::runtime::DeviceAttrKind
+  try {
+    static const auto attribute = tvm::ffi::Function::GetGlobalRequired("runtime.GetDeviceAttr");
+    return attribute(static_cast<int>(device.device_type), device.device_id, kExist).cast<int>();
+  } catch (...) {
+    return false;
+  }
+}
+
+// When the library is closed its weights go with it. When a process ends with the library open,
+// CUDA's runtime ended before: to free what lay on a GPU is an error then, raised in a destructor,
+// and that aborts. The driver takes such memory back, so it is left.
+__attribute__((destructor)) void drop_all() {
+  auto& tensors = loaded().tensors;
+  for (auto one = tensors.begin(); one != tensors.end();) {
+    const DLDevice device{static_cast<DLDeviceType>(one->first.first), one->first.second};
+    one = is_there(device) ? tensors.erase(one) : std::next(one);
+  }
+}
 
 }  // namespace
 

@@ -105,6 +105,20 @@ def mixed(dtype: str = "float16") -> Model:
     return Model(_module((8, 32, 16, 16), dtype, body), reference)
 
 
+def wide(dtype: str = "float16") -> Model:
+    """Two dense layers with weights of half a megabyte each, which a bundle may have in files."""
+    w = Writer(dtype)
+
+    def body(x: relax.Expr) -> relax.Expr:
+        return w.dense(op.nn.relu(w.dense(x, 256, 1024)), 1024, 256)
+
+    def reference(x: Array) -> Array:
+        first, bias, second, offset = w.arrays
+        return np.asarray(np.maximum(x.astype(np.float64) @ first + bias, 0) @ second + offset)
+
+    return Model(_module((16, 256), dtype, body), reference)
+
+
 def convolutions(dtype: str = "float32") -> Model:
     """A stem with a pool, an inverted residual with a depthwise convolution, a classifier."""
     w = Writer(dtype)

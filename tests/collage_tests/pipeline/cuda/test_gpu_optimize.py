@@ -54,8 +54,9 @@ def parts(result: collage.Result) -> list[tuple[int, str, tuple[str, ...]]]:
         gpu_models.transformer(),
         gpu_models.dense_relu(),
         gpu_models.rectified(),
+        gpu_models.wide(),
     ],
-    ids=["mixed", "convolutions", "transformer", "dense_relu", "rectified"],
+    ids=["mixed", "convolutions", "transformer", "dense_relu", "rectified", "wide"],
 )
 def test_what_the_models_must_compute_is_right(model: gpu_models.Model) -> None:
     """As far as two interpreters of ours that share nothing agree."""
