@@ -25,13 +25,24 @@ class Flags:
     shape: tuple[int, ...]
 
 
-Input = tuple[int, ...] | Ids | Flags
+@dataclass(frozen=True)
+class BetweenIntegers:
+    """An input of numbers up to ten or so, of either sign, a quarter or more from any integer.
+
+    What has its poles there is not comparable right beside them: a step of the data type away it is
+    another number, or none.
+    """
+
+    shape: tuple[int, ...]
+
+
+Input = tuple[int, ...] | Ids | Flags | BetweenIntegers
 """A shape stands for normally distributed numbers of the data type that is measured."""
 
 
 def shape_of(given: Input) -> tuple[int, ...]:
     """An input's shape."""
-    return given.shape if isinstance(given, Ids | Flags) else given
+    return given.shape if isinstance(given, Ids | Flags | BetweenIntegers) else given
 
 
 @dataclass(frozen=True)
@@ -88,6 +99,10 @@ def _input(given: Input, dtype: torch.dtype) -> Tensor:
         return torch.randint(0, given.high, given.shape)
     if isinstance(given, Flags):
         return torch.rand(given.shape) < 0.5
+    if isinstance(given, BetweenIntegers):
+        return (torch.floor(3 * torch.randn(given.shape)) + 0.25 + torch.rand(given.shape) / 2).to(
+            dtype
+        )
     return torch.randn(given).to(dtype)
 
 

@@ -96,6 +96,8 @@ class Torch(_Side):
 
         self._runs = {}
         torch.set_num_threads(self._threads)
+        # PyTorch rounds convolutions of float32 to TF32 unless it is told not to; ours never are.
+        torch.backends.cudnn.allow_tf32 = False
         case = find_case(request["case"], request["network"])
         dtype = getattr(torch, request["dtype"])
         module, inputs = case.build(request["seed"], dtype)
