@@ -13,7 +13,8 @@ from collage.backends.toolchain.compiling import (
     run_tool,
 )
 
-_SOURCE = Path(__file__).resolve().parent / "templates" / "guard.c"
+_TEMPLATES = Path(__file__).resolve().parent / "templates"
+_SOURCE, _SAMPLES = _TEMPLATES / "guard.c", _TEMPLATES / "gpu_samples.h"
 
 
 def guard_library(context: BuildContext) -> Path:
@@ -29,10 +30,10 @@ def guard_library(context: BuildContext) -> Path:
     CompileError
         When it is missing or fails.
     """
-    compilation = cached_compilation(_SOURCE, context, ffi_include_flags(), [FFI_HEADER])
+    compilation = cached_compilation(_SOURCE, context, ffi_include_flags(), [FFI_HEADER, _SAMPLES])
     compiled = compilation.run()
 
     def link(path: Path) -> None:
-        run_tool([context.cxx, "-shared", "-o", str(path), str(compiled), "-ldl"])
+        run_tool([context.cxx, "-shared", "-o", str(path), str(compiled), "-ldl", "-lm"])
 
     return make_once(compiled.with_suffix(".so"), link)

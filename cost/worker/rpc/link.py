@@ -157,6 +157,35 @@ class Link:
         if words:
             raise self.failed(f"a library is missing there: {words}")
 
+    def time_on_gpu(
+        self,
+        machine: tvm.runtime.Module,
+        buffer: tvm.runtime.Tensor,
+        count: int,
+        lead_sec: float,
+        lead_limit_sec: float,
+    ) -> tuple[float, ...]:
+        """Seconds of single calls, the launch of each hidden behind what clears the cache.
+
+        Parameters
+        ----------
+        machine : Module
+            A virtual machine there, its inputs set.
+        buffer : Tensor
+            There, larger than the cache: what is written before each call.
+        count : int
+            How many.
+        lead_sec, lead_limit_sec : float
+            How long that writing lasts at least, and at most.
+
+        Returns
+        -------
+        tuple of float
+            Empty where the device's driver is not NVIDIA's.
+        """
+        words = self._text("time_gpu", machine, buffer, count, lead_sec, lead_limit_sec)
+        return tuple(map(float, words.split()))
+
     def failed(self, reason: str) -> SessionLostError:
         """The error that says that this session is of no use, whatever it was asked to run."""
         return SessionLostError(f"{self._name}: {reason}", CostStatus.UNKNOWN)

@@ -30,6 +30,12 @@
 
 #include "collage_ffi.h"
 
+static double number_of(const TVMFFIAny* arg) {
+  return arg->type_index == kTVMFFIInt ? (double)arg->v_int64 : arg->v_float64;
+}
+
+#include "gpu_samples.h"
+
 enum { POLL_MS = 20, MOST_FILES = 4096, MOST_BYTES = 1 << 20 };
 
 /* Shared by both processes; times are those of the monotonic clock, in nanoseconds. */
@@ -182,10 +188,6 @@ static void watch_child(pid_t child, int socket, int64_t idle_ns) {
       give_up(socket, "out_of_memory", reason);
     }
   }
-}
-
-static double number_of(const TVMFFIAny* arg) {
-  return arg->type_index == kTVMFFIInt ? (double)arg->v_int64 : arg->v_float64;
 }
 
 /* The text of an argument, in a buffer of its own; NULL when it is none or too long. */
