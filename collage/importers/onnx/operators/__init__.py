@@ -35,7 +35,7 @@ from collage.importers.onnx.operators.microsoft import (
 )
 from collage.importers.onnx.operators.ml import supports, tables, trees
 from collage.importers.onnx.operators.node import Converter
-from collage.importers.onnx.operators.windows import convolution, pooling, resize
+from collage.importers.onnx.operators.windows import convolution, pooling, regions, resize
 
 __all__ = ["BEYOND", "CONVERTERS", "converter_of"]
 
@@ -51,6 +51,7 @@ CONVERTERS: Mapping[str, Converter] = {
     **quantized.CONVERTERS,
     **recurrent.CONVERTERS,
     **reductions.CONVERTERS,
+    **regions.CONVERTERS,
     **resize.CONVERTERS,
     **spectral.CONVERTERS,
 }

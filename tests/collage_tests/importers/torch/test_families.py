@@ -84,6 +84,11 @@ SPECIAL = {
     "scaled": lambda x: (torch.special.i0e(x), torch.special.i1e(x), torch.special.i1(x)),
     "shares": lambda x: (torch.special.erfcx(x), torch.special.log_ndtr(x * 5)),
     "quantiles": lambda x: (torch.erfinv(x / 10), torch.special.ndtri(x / 20 + 0.5)),
+    "airy": lambda x: torch.special.airy_ai(x + 3),
+    "zeta": lambda x: (
+        torch.special.zeta(x.abs() + 1.5, 2.5),
+        torch.special.zeta(3.0, x.abs() + 0.3),
+    ),
     "of several": lambda x: torch.mvlgamma(x.abs() + 2, 3),
 }
 
@@ -92,7 +97,7 @@ SPECIAL = {
 def test_special_functions(case: str) -> None:
     edges = [0.0, -0.0, 1e-6, 3.75, 9.5, -3.0, math.inf, math.nan]
     x = torch.cat([torch.linspace(-9.3, 9.3, 100), torch.tensor(edges)])
-    if case in ("i0", "sinh", "cosh", "quantiles", "scaled", "shares"):
+    if case in ("i0", "sinh", "cosh", "quantiles", "scaled", "shares", "zeta"):
         x = x[~torch.isinf(x)]
     if case == "trigamma":
         x = x[x != -3]  # A pole, of which PyTorch's is a large number.

@@ -1,9 +1,10 @@
-"""Operators over windows: convolutions, pools, resizes."""
+"""Operators over windows: convolutions, pools, regions of pictures, resizes."""
 
-from collage.importers.onnx.operators.windows import convolution, pooling, resize
+from collage.importers.onnx.operators.windows import convolution, pooling, regions, resize
 
 __all__ = [
     "convolution",
     "pooling",
+    "regions",
     "resize",
 ]

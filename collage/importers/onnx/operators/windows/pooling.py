@@ -13,7 +13,6 @@ from collage.importers.onnx.operators.node import (
     Converter,
     Node,
     Refused,
-    const,
     fixed_tensor,
 )
 from collage.importers.onnx.operators.windows.convolution import Window
@@ -85,37 +84,7 @@ def _dropout(node: Node) -> relax.Expr | None:
     return relax.Tuple([x, node.emit(op.ones(node.shape(0), "bool"))])
 
 
-def _roi_align(node: Node) -> relax.Expr:
-    """TVM's importer moves regions by half a pixel before they are scaled; ONNX, behind that."""
-    if node.text("mode", "avg") != "avg":
-        raise Refused("TVM's maximum is not the one ONNX defines")
-    emit, regions, kind = node.emit, node.operand(1), node.dtype(1)
-    usual = "half_pixel" if node.opset >= 16 else "output_half_pixel"
-    walk, scale = (
-        node.text("coordinate_transformation_mode", usual),
-        node.number("spatial_scale", 1),
-    )
-    if walk not in ("half_pixel", "output_half_pixel"):
-        raise Refused(f"the coordinates '{walk}' are not in the standard")
-    if walk == "half_pixel":
-        regions = emit(op.subtract(regions, const(0.5 / scale, kind)))
-    images = emit(op.astype(emit(op.expand_dims(node.operand(2), 1)), kind))
-    return emit(
-        op.vision.roi_align(
-            node.operand(0),
-            emit(op.concat([images, regions], 1)),
-            pooled_size=(node.integer("output_height", 1), node.integer("output_width", 1)),
-            spatial_scale=scale,
-            sample_ratio=node.integer("sampling_ratio", 0),
-            aligned=walk == "half_pixel",
-            layout="NCHW",
-            mode="avg",
-        )
-    )
-
-
 CONVERTERS: dict[str, Converter] = {
     "Dropout": _dropout,
     "MaxPool": _max_pool,
-    "RoiAlign": _roi_align,
 }

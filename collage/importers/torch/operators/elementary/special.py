@@ -14,7 +14,9 @@ from typing import Any
 import torch
 
 from collage.importers.torch.operators.elementary import bessel
+from collage.importers.torch.operators.elementary.airy import airy
 from collage.importers.torch.operators.elementary.derivatives import polygamma
+from collage.importers.torch.operators.elementary.zeta import zeta
 from collage.importers.torch.operators.errors import RefusedError
 
 Function = Callable[[torch.Tensor], torch.Tensor]
@@ -286,6 +288,8 @@ def special_functions() -> dict[Any, Callable[..., Any]]:
         aten.special_bessel_y0: bessel.second_kind(0),
         aten.special_bessel_y1: bessel.second_kind(1),
         aten.special_spherical_bessel_j0: bessel.spherical,
+        aten.special_airy_ai: airy,
+        aten.special_zeta: zeta,
     }
     growing = (_bessel(_I0, odd=False, scaled=False), _bessel(_I1, odd=True, scaled=False))
     for order, grows in enumerate(growing):
@@ -293,4 +297,7 @@ def special_functions() -> dict[Any, Callable[..., Any]]:
             name = f"special_{'scaled_' if scaled else ''}modified_bessel_k{order}"
             apart = bessel.falling(order, grows, scaled=scaled)
             functions[getattr(aten, name)] = apart
-    return {whole.default: _computed_wide(apart) for whole, apart in functions.items()}
+    found = {whole.default: _computed_wide(apart) for whole, apart in functions.items()}
+    for one in (aten.special_zeta.other_scalar, aten.special_zeta.self_scalar):
+        found[one] = _computed_wide(zeta)
+    return found

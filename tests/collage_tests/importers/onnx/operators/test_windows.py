@@ -50,15 +50,17 @@ def test_maxima_of_windows_that_pad_themselves(
 @pytest.mark.parametrize("opset", [10, 16])
 @pytest.mark.parametrize("ratio", [0, 2])
 @pytest.mark.parametrize("scale", [1.0, 0.25])
-def test_regions_at_any_scale(scale: float, ratio: int, opset: int) -> None:
-    """Moved by half a pixel of what is looked at, not of what the regions are measured in."""
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_regions_at_any_scale(mode: str, scale: float, ratio: int, opset: int) -> None:
+    """Moved by half a pixel of what is looked at, not of what the regions are measured in; the
+    maximum is that of neighbours with their weights."""
     x, rng = fresh(2, 3, 9, 8), np.random.default_rng()
     begin = rng.uniform(0, 4, (5, 2))
     regions = np.concatenate([begin, begin + rng.uniform(1, 4, (5, 2))], 1)
     # Of whole eighths, how many samples a region has is the same however it is computed.
     regions = (np.round(regions * 8) / 8 / scale).astype("float32")
     images = rng.integers(0, 2, 5)
-    sizes = {"output_height": 3, "output_width": 2, "sampling_ratio": ratio}
+    sizes = {"output_height": 3, "output_width": 2, "sampling_ratio": ratio, "mode": mode}
     node = helper.make_node("RoiAlign", ["x", "r", "i"], ["y"], spatial_scale=scale, **sizes)
     given = {"x": x, "r": regions, "i": images}
     model = model_of([node], given, ["y"], opset=opset)
