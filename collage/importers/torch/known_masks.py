@@ -1,7 +1,7 @@
-"""Writes through masks that do not depend on inputs: their places are known.
+"""Reads and writes through masks that do not depend on inputs: their places are known.
 
-``y[:, mask] = values`` takes as many values as the mask holds places. Where the mask is a buffer,
-or follows from shapes alone, these are written down.
+``y[:, mask] = values`` takes as many values as the mask holds places, and ``x[mask]`` has as many
+rows. Where the mask is a buffer, or follows from shapes alone, these are written down.
 """
 
 from __future__ import annotations
@@ -27,11 +27,15 @@ from collage.importers.torch.state import views_through, written_by
 aten = torch.ops.aten
 
 _WRITES = (aten.index_put.default, aten.index_put_.default)
+_READ = aten.index.Tensor
+_ALONE = aten.detach_.default
+"""Writes nothing: PyTorch has it behind each tensor that a module's code makes of numbers."""
+
 _KEPT = (InputKind.BUFFER, InputKind.CONSTANT_TENSOR, InputKind.PARAMETER)
 
 
 def with_known_masks(program: ExportedProgram) -> ExportedProgram:
-    """A program that writes at known places where it did through known masks.
+    """A program that reads and writes at known places where it did through known masks.
 
     Parameters
     ----------
@@ -41,7 +45,8 @@ def with_known_masks(program: ExportedProgram) -> ExportedProgram:
     Returns
     -------
     ExportedProgram
-        With the places as constants of its own.
+        With the places as constants of its own. Traced anew where it reads at some: what follows
+        has as many rows as there are.
 
     Examples
     --------
@@ -55,11 +60,18 @@ def with_known_masks(program: ExportedProgram) -> ExportedProgram:
     >>> len(with_known_masks(program).constants) - len(program.constants)
     1
     """
+    read = _at_known_places(program, (_READ,))
+    # What is written may be what was read, of which it is known now how much that is.
+    return _at_known_places(program if read is program else read.run_decompositions({}), _WRITES)
+
+
+def _at_known_places(program: ExportedProgram, targets: tuple[Any, ...]) -> ExportedProgram:
+    """The program with places in these operators for masks that are known; itself for none."""
     values = _Known(program)
     found = {
         node.name: masks
         for node in program.graph.nodes
-        if node.target in _WRITES and (masks := _known_masks(node, values))
+        if node.target in targets and (masks := _known_masks(node, values))
     }
     if not found:
         return program
@@ -78,7 +90,7 @@ def with_known_masks(program: ExportedProgram) -> ExportedProgram:
                 name = f"places_{node.name}_{place}_{axis}"
                 with root.graph.inserting_before(first):
                     made = root.graph.placeholder(name)
-                made.meta["val"] = mode.from_tensor(tensor)
+                made.meta["val"] = mode.from_tensor(tensor, static_shapes=True)
                 new.append(InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(made.name), name))
                 constants[name] = tensor
                 indices.append(made)
@@ -94,10 +106,12 @@ def with_known_masks(program: ExportedProgram) -> ExportedProgram:
 
 
 def _known_masks(node: fx.Node, values: _Known) -> dict[int, torch.Tensor]:
-    """The masks of a write, by where they stand, if all are known and so is how much is written."""
-    written = node.args[2].meta["val"]
-    if not all(isinstance(extent, int) for extent in written.shape) or written.numel() == 1:
-        return {}
+    """The masks that are indices, by where they stand, if all are known and so is how much is
+    written."""
+    if node.target in _WRITES:
+        written = node.args[2].meta["val"]
+        if not all(isinstance(extent, int) for extent in written.shape) or written.numel() == 1:
+            return {}
     masks = {
         place: index
         for place, index in enumerate(node.args[1])
@@ -138,6 +152,8 @@ class _Known:
         if node.op == "placeholder":
             return self._kept.get(node.name)
         target = node.target
+        if target is _ALONE:
+            return self.of(node.args[0])
         if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
             return None
         if torch.Tag.nondeterministic_seeded in target.tags:
@@ -156,5 +172,5 @@ class _Known:
     def _all_written(self) -> Iterator[fx.Node]:
         """What is written into, and what that is a view of."""
         for node in self._graph.nodes:
-            for tensor in written_by(node):
+            for tensor in written_by(node) if node.target is not _ALONE else ():
                 yield from views_through(tensor)

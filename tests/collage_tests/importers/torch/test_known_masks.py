@@ -1,7 +1,8 @@
-"""Writes through masks that depend on no input."""
+"""Reads and writes through masks that depend on no input."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,43 @@ def _none(x: Any) -> Any:
     x = x.clone()
     x[:, torch.arange(4) > 7] = torch.ones(3, 0)
     return x
+
+
+def _written_in_code(x: Any) -> Any:
+    x, mask = x.clone(), torch.tensor([True, False, True, True])
+    x[:, mask] = x[:, :1]
+    return x
+
+
+def _regrouped(x: Any) -> Any:
+    """More rows than are chosen, or fewer, cannot be."""
+    return x[torch.tril(torch.ones(3, 4)) > 0].view(-1, 2)
+
+
+def _into_a_product(x: Any) -> Any:
+    return x[:, _CHOSEN] @ torch.ones(2, 5), x.masked_select(_CHOSEN).sum(), _CHOSEN.sum() + x
+
+
+def _read_and_written(x: Any) -> Any:
+    """As many as are read."""
+    x, left = x.clone(), torch.tensor([False, True, False, True])
+    x[:, left] = x[:, _CHOSEN] * 2
+    return x
+
+
+def _chosen_among_the_chosen(x: Any) -> Any:
+    return x[:, _CHOSEN][:, torch.tensor([False, True])].reshape(3)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [_written_in_code, _regrouped, _into_a_product, _read_and_written, _chosen_among_the_chosen],
+)
+def test_what_they_choose_has_as_many_rows_as_they_hold(function: Callable[[Any], Any]) -> None:
+    with warnings.catch_warnings():
+        # That rows are as many as what follows asks for is nothing to warn of.
+        warnings.filterwarnings("error", ".*asks for")
+        require_agreement(function, lambda: (rows(3, 4),))
 
 
 @pytest.mark.parametrize(
