@@ -29,7 +29,6 @@ from collage.importers.torch.choosing import (
     NONE,
     choosers_of,
     give_counts,
-    with_chosen_rows,
 )
 from collage.importers.torch.cut import CutRows
 from collage.importers.torch.empty import without_elements
@@ -54,8 +53,8 @@ from collage.importers.torch.operators.linear.products import PRODUCTS
 from collage.importers.torch.operators.quantized import QUANTIZED
 from collage.importers.torch.operators.recurrent import RECURRENT
 from collage.importers.torch.sizes import require_same_numbers
+from collage.importers.torch.static_rows import with_static_rows
 from collage.importers.torch.structure import keep_tensors
-from collage.importers.torch.taken_apart import taken_apart
 from collage.rewrite import with_attrs
 
 _NODES_NAMED = 3
@@ -89,13 +88,13 @@ def translate(
     """
     importer = _Importer()
     known = frozenset([*importer.create_convert_map(), *COMPLEX])
-    whole, program = program, taken_apart(with_chosen_rows(program, more), known)
+    whole, program = program, with_static_rows(program, more, known)
     # What was traced with room has its numbers in it, and was held against others there.
     if roomier is None and choosers_of(program):
-        require_same_numbers(program, taken_apart(with_chosen_rows(whole, NONE), known))
+        require_same_numbers(program, with_static_rows(whole, NONE, known))
     try:
         absorbed = with_absorbed_rows(
-            program, lambda: taken_apart(with_chosen_rows(roomier or whole, EVERY), known)
+            program, lambda: with_static_rows(roomier or whole, EVERY, known)
         )
     except UnknownError as err:
         if roomier is not None:

@@ -29,8 +29,8 @@ def as_run_at_once() -> Iterator[None]:
     An encoder of transformers leaves padded places out, whose results are zeros then; traced, it
     computes something there. Distributions do not look whether their parameters are possible.
     Nor is a mask of transformers looked at, whether it leaves out what comes later and nothing
-    else: it is applied as it is. Losses that look at what tensors hold are written otherwise. And
-    numbers that tensors hold may be members of sets.
+    else: it is applied as it is. Losses and covariances that look at what tensors hold are written
+    otherwise. And numbers that tensors hold may be members of sets.
 
     Examples
     --------
@@ -41,6 +41,7 @@ def as_run_at_once() -> Iterator[None]:
 
     from collage.importers.torch.exporting.hashed import hash_of_number
     from collage.importers.torch.exporting.losses import ctc_loss, gaussian_nll_loss
+    from collage.importers.torch.exporting.statistics import corrcoef, cov
 
     functional = torch.nn.functional
     encoder, distribution = torch.nn.TransformerEncoder, torch.distributions.Distribution
@@ -51,6 +52,9 @@ def as_run_at_once() -> Iterator[None]:
         _exchange(stack, torch.nn.modules.transformer, "_detect_is_causal_mask", _as_is_said)
         _exchange(stack, functional, "ctc_loss", ctc_loss)
         _exchange(stack, functional, "gaussian_nll_loss", gaussian_nll_loss)
+        for owner in (torch, torch.Tensor):
+            _exchange(stack, owner, "cov", cov)
+            _exchange(stack, owner, "corrcoef", corrcoef)
         _exchange(stack, torch.SymInt, "__hash__", hash_of_number)
         yield
 

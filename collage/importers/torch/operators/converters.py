@@ -22,6 +22,7 @@ from collage.importers.torch.operators.elementary.elementwise import ELEMENTWISE
 from collage.importers.torch.operators.errors import RefusedError
 from collage.importers.torch.operators.linear.distances import DISTANCES
 from collage.importers.torch.operators.linear.matrices import MATRICES
+from collage.importers.torch.operators.masks import put_where, scattered_where
 from collage.importers.torch.operators.norms import NORMS
 from collage.importers.torch.operators.order_statistics import ORDER_STATISTICS
 from collage.importers.torch.operators.regions import REGIONS
@@ -96,7 +97,7 @@ def _index_put(importer: Importer, node: fx.Node) -> relax.Expr:
     )
     shape, given = shape_of(x), [index for index in indices if index is not None]
     if dtype_of(given[0]) == "bool":
-        return _masked_put(importer, x, indices, values, bool(accumulate))
+        return put_where(importer, node, x, indices, values, bool(accumulate))
     axes = _indexed_axes(indices)
     wrapped = [_wrapped(importer, x, indices[axis], axis) for axis in axes]
     common = list(torch.broadcast_shapes(*(tuple(shape_of(index)) for index in wrapped)))
@@ -125,25 +126,6 @@ def _index_put(importer: Importer, node: fx.Node) -> relax.Expr:
     written = importer.emit(op.astype(written, "bool")) if truth else written
     back = sorted(range(len(order)), key=order.__getitem__)
     return importer.emit(op.permute_dims(written, back))
-
-
-def _masked_put(
-    importer: Importer, x: relax.Expr, indices: Sequence[Any], values: relax.Expr, accumulate: bool
-) -> relax.Expr:
-    """``x[mask] = value`` with one value for all places, or one for each along the last axes."""
-    (mask,) = [index for index in indices if index is not None]
-    before = next(i for i, index in enumerate(indices) if index is not None)
-    rank, masked = len(shape_of(x)), len(shape_of(mask))
-    behind = rank - before - masked
-    if math.prod(shape_of(values)[: len(shape_of(values)) - behind]) != 1:
-        raise RefusedError("how many values a mask takes depends on data")
-    spread = [1] * before + shape_of(mask) + [1] * behind
-    wide = importer.emit(op.reshape(mask, spread))
-    tail = shape_of(values)[len(shape_of(values)) - behind :] if behind else []
-    new = importer.emit(op.reshape(values, tail))
-    if accumulate:
-        new = importer.emit(op.add(x, new))
-    return importer.emit(op.where(wide, importer.emit(op.broadcast_to(new, shape_of(x))), x))
 
 
 def _indexed_axes(indices: Sequence[Any]) -> list[int]:
@@ -176,20 +158,6 @@ def _put_back(importer: Importer, x: relax.Expr, axes: list[int], rank: int) -> 
     total = len(shape_of(x))
     order = [*range(rank, rank + axes[0]), *range(rank), *range(rank + axes[0], total)]
     return importer.emit(op.permute_dims(x, order))
-
-
-def _masked_scatter(importer: Importer, node: fx.Node) -> relax.Expr:
-    """The n-th place of a mask gets the n-th value of the source."""
-    x, mask, source = arguments(importer, node, "self", "mask", "source")
-    common = list(torch.broadcast_shapes(tuple(shape_of(x)), tuple(shape_of(mask))))
-    x, wide = (importer.emit(op.broadcast_to(each, common)) for each in (x, mask))
-    flat = importer.emit(op.astype(importer.emit(op.reshape(wide, [-1])), "int64"))
-    counted = importer.emit(op.cumsum(flat, axis=0))
-    last = relax.const(math.prod(shape_of(source)) - 1, "int64")
-    place = importer.emit(op.subtract(counted, relax.const(1, "int64")))
-    place = importer.emit(op.minimum(op.maximum(place, relax.const(0, "int64")), last))
-    taken = importer.emit(op.take(importer.emit(op.reshape(source, [-1])), place, 0))
-    return importer.emit(op.where(wide, importer.emit(op.reshape(taken, shape_of(x))), x))
 
 
 def _embedding_bag(importer: Importer, node: fx.Node) -> tuple[Any, ...]:
@@ -294,7 +262,7 @@ CONVERTERS: dict[str, Converter] = {
     "prod.dim_int": _prod,
     "index.Tensor": _index,
     "index_put.default": _index_put,
-    "masked_scatter.default": _masked_scatter,
+    "masked_scatter.default": scattered_where,
     "_embedding_bag.default": _embedding_bag,
     "_embedding_bag_forward_only.default": _embedding_bag,
     "cat.default": _joined,

@@ -156,3 +156,9 @@ def test_a_bundle_gives_the_rows_that_there_are(tmp_path: Path) -> None:
             assert one.shape == wanted[name].shape
             assert torch.equal(one, wanted[name])
         assert torch.equal(all_scores, scores)
+
+
+def test_rows_that_are_regrouped_are_refused_with_the_reason() -> None:
+    program = program_of(lambda x, mask: x[mask].view(-1, 2), rows(6, 4), rows(6, 4) > 0)
+    with pytest.raises(ModelError, match="does not take another number of them"):
+        load_model(program)

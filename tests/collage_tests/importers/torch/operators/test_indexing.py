@@ -147,3 +147,39 @@ def test_a_diagonal_is_read_where_it_lies() -> None:
     text = load_model(program).mod.script()
     # One slice of what only lies otherwise: no matrix is copied before.
     assert text.count("strided_slice") == 1 and "einsum" not in text
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "before", "given"),
+    [
+        ((2, 4, 5), 0, (4, 5)),
+        ((2, 4, 5), 0, (4, 1)),
+        ((3, 2, 4), 1, (3, 4)),
+        ((3, 2, 4), 1, (4,)),
+        ((3, 2, 4), 1, (3, 1)),
+        ((3, 2, 4, 5), 1, (3, 4, 5)),
+    ],
+)
+def test_rows_are_written_one_by_one_where_a_mask_holds(
+    shape: tuple[int, ...], before: int, given: tuple[int, ...], accumulate: bool
+) -> None:
+    """Which places they are is known as the network runs: how many, by what is written."""
+
+    def write(x: Any, mask: Any, values: Any) -> Any:
+        return written(x, [*[None] * before, mask], values, accumulate=accumulate)
+
+    def draw() -> tuple[Any, ...]:
+        chosen = torch.randperm(8).reshape(2, 4) < 4
+        return rows(*shape), chosen, rows(*given)
+
+    require_agreement(write, draw)
+
+
+def test_writing_as_many_as_are_given_is_warned_of() -> None:
+    program = program_of(
+        lambda x, mask, values: written(x, [mask], values),
+        *(rows(4), torch.tensor([True, False, True, False]), rows(2)),
+    )
+    with pytest.warns(UserWarning, match="writes 2 values where a mask holds"):
+        load_model(program)

@@ -1,4 +1,4 @@
-"""Losses inside of networks, and windows at given places, beside PyTorch."""
+"""Losses and statistics inside of networks, and windows at given places, beside PyTorch."""
 
 from __future__ import annotations
 
@@ -94,3 +94,17 @@ def test_windows_at_places_that_were_drawn(shape: tuple[int, ...], sizes: tuple[
         return pool(x, 2, output_size=sizes, _random_samples=drawn)
 
     _held(pooled, rows(*shape), torch.rand(samples, 3, len(sizes)))
+
+
+def test_covariances_and_correlations() -> None:
+    """PyTorch looks whether observations are enough, which nobody can who traces it."""
+    counts, shares = torch.arange(1, 8), 0.1 * torch.arange(3, 10)
+
+    def statistics(x: Any) -> Any:
+        return (
+            *(torch.cov(x), x.cov(correction=0), torch.cov(x[0]), torch.cov(x, fweights=counts)),
+            torch.cov(x, correction=2, fweights=counts, aweights=shares),
+            *(torch.cov(x, correction=0, aweights=shares), torch.corrcoef(x), x[0].corrcoef()),
+        )
+
+    _held(statistics, torch.rand(3, 7))
