@@ -35,6 +35,7 @@ from collage.search.partitioning import make_partitioning
 from collage.testing.backend_contract import RUNNER
 from collage.testing.graphs import constant, graph
 from tests.backends_tests.contract.test_registry import Recorder, fresh  # noqa: F401 -- a fixture
+from tests.object_cache import cache_with_objects
 
 WEIGHTS = np.random.default_rng(3).standard_normal((96, 96)).astype(np.float32)
 
@@ -95,7 +96,7 @@ def run_elsewhere(library: Path, inputs: Sequence[np.ndarray], seconds: float = 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> CompiledLibrary:
     folder = tmp_path_factory.mktemp("compile")
-    context = BuildContext(folder / "cache", folder / "work", num_threads=2)
+    context = BuildContext(cache_with_objects(folder), folder / "work", num_threads=2)
     library = compile_mixed(folder / "out" / "model.so", context)
     stage_libraries(library, copy=False)
     return library

@@ -23,6 +23,7 @@ from collage.backends.link import stage_libraries
 from collage.targets import resolve_targets
 from collage.testing.backend_cases import fuse
 from collage.testing.graphs import Emit, constant, graph
+from tests.object_cache import cache_with_objects
 
 THREADS = 3
 """More than this machine may have cores: each still has flags of its own."""
@@ -47,7 +48,7 @@ void flush_here(int on) { _mm_setcsr((_mm_getcsr() & ~0x8040u) | (on ? 0x8040u :
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> BuildContext:
     folder = tmp_path_factory.mktemp("denormals")
-    return BuildContext(folder / "cache", folder / "work", num_threads=THREADS)
+    return BuildContext(cache_with_objects(folder), folder / "work", num_threads=THREADS)
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from collage.testing.fixtures.misbehaving import misbehaving_job
 from collage.testing.runner_contract import Library
 from tests.cost_tests.support import external_partition, native_partition, tensor
 from tests.cost_tests.toy_backend import ToyBackend
+from tests.object_cache import cache_with_objects
 
 ToyTarget = Callable[..., BackendTarget]
 
@@ -33,7 +34,7 @@ def own_device_lock(
 
 @pytest.fixture(scope="session")
 def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    return cache_with_objects(tmp_path_factory.mktemp("shared"))
 
 
 @pytest.fixture

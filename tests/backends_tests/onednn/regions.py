@@ -22,6 +22,7 @@ from collage.backends.contract.registry import get_backend, register_relax_patte
 from collage.backends.link import stage_libraries
 from collage.backends.relax.static_shape import static_shape
 from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
+from tests.object_cache import cache_with_objects
 
 Array = NDArray[np.generic]
 
@@ -74,8 +75,7 @@ class Regions:
         assert isinstance(backend, ExternalBackend)
         device = tvm.target.Target("llvm")
         self.target = BackendTarget("onednn", device, backend.parse_options(options or {}))
-        # One cache for all: the runtime takes seconds to compile.
-        context = BuildContext(folder.parent / "onednn_cache", folder / "work", num_threads)
+        context = BuildContext(cache_with_objects(folder), folder / "work", num_threads)
         self.module = tvm.IRModule()
         patterns = patterns_of(self.target)
         for name, mod in graphs.items():

@@ -7,6 +7,7 @@ import pytest
 from tvm import relax
 from tvm.relax import op
 
+from collage.backends.contract import BuildContext
 from collage.backends.onednn.patterns import pattern_table
 from collage.backends.relax.recurrent import Recurrence
 from collage.testing.backend_cases import PatternCase, Refusal
@@ -14,6 +15,7 @@ from collage.testing.backend_contract import BackendContract
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.onednn.cases import case
 from tests.backends_tests.recurrent_layers import layer
+from tests.object_cache import cache_with_objects
 
 PICTURE = (2, 6, 9, 8)
 
@@ -26,6 +28,13 @@ def rounded_per_channel(emit: Emit, x: relax.Expr) -> relax.Expr:
 
 class TestOnednnContract(BackendContract):
     backend_name = "onednn"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def context(cls, tmp_path_factory: pytest.TempPathFactory) -> BuildContext:
+        """The runtime takes half a minute to compile: other tests need it, too."""
+        folder = tmp_path_factory.mktemp("contract")
+        return BuildContext(cache_with_objects(folder), folder / "work", num_threads=2)
 
     @pytest.fixture(scope="class")
     @classmethod

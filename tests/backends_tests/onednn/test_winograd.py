@@ -19,6 +19,7 @@ from collage.backends.toolchain.openmp_pool import pool_library, uses_more
 from collage.cost.reference import DEFAULT_RTOL, evaluate, largest_error
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.onednn.regions import Regions, random_inputs, run_elsewhere
+from tests.object_cache import cache_with_objects
 
 pytestmark = pytest.mark.skipif(
     not {"avx2", "fma"} <= cpu_flags_here(), reason="needs vectors of eight numbers"
@@ -194,7 +195,7 @@ def test_they_are_as_exact_as_sums_of_products(compiled: Regions, name: str) -> 
 
 def test_threads_are_those_of_the_pool(compiled: Regions, tmp_path: Path) -> None:
     """A runtime that asks libgomp for more than the pool has would be left to it as a whole."""
-    pool = pool_library(BuildContext(tmp_path / "cache", tmp_path / "work", 2))
+    pool = pool_library(BuildContext(cache_with_objects(tmp_path), tmp_path / "work", 2))
     assert pool is not None and not uses_more(compiled.path, pool)
     assert "GOMP_parallel" not in shared_library(compiled.path).undefined
 

@@ -19,6 +19,7 @@ from collage.cost.reference import evaluate, largest_error
 from collage.testing.backend_cases import CompiledCases, PatternCase, Refusal, constants_of
 from collage.testing.backend_contract import BackendContract
 from collage.testing.graphs import constant, graph
+from tests.object_cache import cache_with_objects
 
 ACTIVATION_OPS = {
     "relu": op.nn.relu,
@@ -174,7 +175,7 @@ def compile_all(
     backend = get_backend("openblas")
     assert isinstance(backend, ExternalBackend)
     target = BackendTarget("openblas", tvm.target.Target("llvm"), options)
-    context = BuildContext(folder / "cache", folder / "work", num_threads=num_threads)
+    context = BuildContext(cache_with_objects(folder), folder / "work", num_threads=num_threads)
     cases = [PatternCase("openblas.matmul", mod) for mod in mods]
     library = BackendContract.compile(backend, target, context, cases, "library")
     return CompiledCases(library, cases)

@@ -32,6 +32,7 @@ from collage.search.strategies.lazy_search import Expect, Peek, Wanted
 from collage.targets import resolve_targets
 from collage.testing import graph
 from collage.testing.fixtures.simulated import Delays, SimulatedEngine
+from tests.object_cache import cache_with_objects
 
 DEVICE = Device("cpu", "a simulated one", 4, "0123")
 TARGETS = ("llvm", "onednn", "openblas")
@@ -89,7 +90,7 @@ def measured(
     )
     more = {} if deadline is None else {"deadline": deadline}
     return MeasuredCostModel(
-        BuildContext(folder / "cache", folder / "work", num_threads=1),
+        BuildContext(cache_with_objects(folder), folder / "work", num_threads=1),
         database,
         engine=engine,
         device=DEVICE,

@@ -16,6 +16,7 @@ from collage.bundle import write_bundle
 from collage.cli import main
 from collage.tensor_info import TensorInfo
 from tests.collage_tests.report.report_data import resnet_report
+from tests.object_cache import cache_with_objects
 
 SHAPE = (2, 3)
 
@@ -39,7 +40,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model="two.onnx",
         inputs=[TensorInfo(SHAPE, "float32", "a"), TensorInfo(SHAPE, "float32", "b")],
         outputs=[TensorInfo(SHAPE, "float32", "sum"), TensorInfo(SHAPE, "float32", "x/max")],
-        context=BuildContext(folder / "cache", folder / "work", num_threads=2),
+        context=BuildContext(cache_with_objects(folder), folder / "work", num_threads=2),
         device=tvm.target.Target("llvm"),
         versions={"tvm": tvm.__version__},
         report=resnet_report(),

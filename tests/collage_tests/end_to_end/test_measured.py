@@ -28,6 +28,7 @@ from collage.search.dataflow import DataflowGraph
 from collage.search.strategies.without_costs import single_backend
 from tests.cost_tests.support import random_weight
 from tests.cost_tests.toy_backend import ToyBackend
+from tests.object_cache import cache_with_objects
 
 CONFIG = MeasureConfig(repeat=2, min_repeat=1, min_repeat_sec=0.001, warmup_sec=0.001)
 INPUT = np.random.default_rng(3).standard_normal((4, 8)).astype("float32")
@@ -69,7 +70,7 @@ class Race:
             register_backend(ToyBackend())
         self.targets = TargetSet(target("tvm"), (target("openblas"), target("toy", **toy)))
         self.graph = DataflowGraph.from_function(model["main"], model)
-        self.context = BuildContext(folder / "cache", folder / "work", num_threads=1)
+        self.context = BuildContext(cache_with_objects(folder), folder / "work", num_threads=1)
         self.events: list[ProgressEvent] = []
         self.model = MeasuredCostModel(
             self.context,

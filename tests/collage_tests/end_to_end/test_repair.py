@@ -31,6 +31,7 @@ from collage.passes import lower, partition_names
 from collage.search.dataflow import DataflowGraph
 from collage.search.strategies.without_costs import greedy, single_backend
 from tests.backends_tests.tensorrt import support
+from tests.object_cache import cache_with_objects
 
 needs_tensorrt = pytest.mark.cuda
 
@@ -60,7 +61,7 @@ def _repair_of(
 ) -> tuple[PartitionRepair, WorkloadCosts, list[ProgressEvent]]:
     costs = WorkloadCosts(model, graph, how.pop("cost_model", RooflineCostModel()))
     events: list[ProgressEvent] = []
-    context = BuildContext(folder / "cache", folder / "work", **how)
+    context = BuildContext(cache_with_objects(folder), folder / "work", **how)
     repair = PartitionRepair(model, graph, support.native(), context, costs, events.append)
     return repair, costs, events
 
@@ -195,7 +196,13 @@ def test_a_partition_that_failed_when_it_was_measured_goes_back_to_tvm(
     failure = Cost(CostStatus(status), reason="no such luck")
     costs = WorkloadCosts(model, graph, Recorded({(workload.key, "onednn"): failure}))
     repair = PartitionRepair(
-        *(model, graph, native, BuildContext(tmp_path / "cache", tmp_path / "work"), costs)
+        *(
+            model,
+            graph,
+            native,
+            BuildContext(cache_with_objects(tmp_path), tmp_path / "work"),
+            costs,
+        )
     )
     repaired = repair.repair(Contender(origin, found)).partitioning
     assert bad not in repaired.candidates

@@ -26,6 +26,7 @@ from collage.search.dataflow import DataflowGraph
 from collage.search.rules import MatchRule
 from collage.search.rules.combine import join
 from collage.testing.graphs import Emit, constant, graph
+from tests.object_cache import cache_with_objects
 
 Array = np.ndarray
 
@@ -79,7 +80,8 @@ def _sample() -> list[Array]:
 
 @pytest.mark.parametrize("name", ["onednn", "openvino"])
 def test_a_region_in_bytes_on_a_library(name: str, tmp_path: Path) -> None:
-    target, context = _target(name), BuildContext(tmp_path / "cache", tmp_path, num_threads=1)
+    target = _target(name)
+    context = BuildContext(cache_with_objects(tmp_path), tmp_path, num_threads=1)
     original, sample = _network(), _sample()
     # Steps are chosen for the sample, too: what lies outside of them is cut off.
     mod, dataflow = _calibrated(original, [_sample(), sample])

@@ -24,6 +24,7 @@ from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, Whol
 from collage.cost.progress import ProgressEvent
 from collage.cost.reference import Sample
 from collage.testing.graphs import Emit, graph
+from tests.object_cache import cache_with_objects
 
 SIZE = 256
 PRODUCTS = (13, 10, 16)
@@ -73,7 +74,7 @@ def contest_under_load(folder: Path, repetitions: int) -> list[list[PairedCompar
     rng = np.random.default_rng(0)
     x, weights = (rng.standard_normal((SIZE, SIZE)).astype("float32") for _ in range(2))
     targets = (BackendTarget.of("tvm", Target("llvm")),)
-    context = BuildContext(folder / "cache", folder / "work")
+    context = BuildContext(cache_with_objects(folder), folder / "work")
     libraries, models = [], []
     for products in PRODUCTS:
         place = folder / str(products) / "model.so"

@@ -20,6 +20,7 @@ from collage.cost.measure.interleaved.shelf import Shelf
 from collage.cost.reference import Sample
 from collage.cost.workload.workload import Workload
 from collage.testing import graph
+from tests.object_cache import cache_with_objects
 
 QUICK = replace(MeasureConfig(), min_repeat_sec=0.002, warmup_sec=0.001, timing_budget_sec=0.02)
 ROUNDS = ExchangeRounds((), most=3, fewest=3)
@@ -43,7 +44,7 @@ class OneByOne(Runner):
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[RunJob]:
     folder = tmp_path_factory.mktemp("together")
-    context = BuildContext(folder / "cache", folder / "work", num_threads=1)
+    context = BuildContext(cache_with_objects(folder), folder / "work", num_threads=1)
     target = BackendTarget.of("tvm", Target("llvm"))
     relu, tanh = (
         Workload.from_module(graph([(size, 64)], lambda _, x: op.nn.relu(x))) for size in (8, 4096)

@@ -34,7 +34,6 @@ from collage.backends.link import CompiledLibrary
 from collage.backends.storage import CACHE_FILE, TuningStore, read_findings
 from collage.backends.toolchain.cuda_runtime import has_device
 from collage.cli import main
-from collage.config import Config
 from collage.cost.base import Cost, CostStatus
 from collage.cost.database import JsonLinesDatabase
 from collage.cost.database.record import TRANSITION, Record, RecordKey
@@ -53,6 +52,7 @@ from collage.targets import TargetLike
 from tests.backends_tests.cublas.choices import keep_choice
 from tests.backends_tests.cutlass.tuning.fake_profiler import FakeProfiler, favour_last
 from tests.machine_code import defined_functions, device_code
+from tests.object_cache import cache_with_objects
 
 pytestmark = [
     pytest.mark.cuda,
@@ -152,17 +152,6 @@ def choose(problems: Sequence[Problem], *args: Any) -> dict[Problem, Choice]:
     return dict.fromkeys(problems, choice)
 
 
-def new_cache(folder: Path) -> Path:
-    """A cache folder that knows compiled objects, which tell nothing of choices, and no more."""
-    cache = folder / "cache"
-    cache.mkdir(parents=True)
-    for name in ("objects", "fatbins", "kernels", "locks"):
-        shared = Config.from_environment().cache_dir / name
-        shared.mkdir(parents=True, exist_ok=True)
-        (cache / name).symlink_to(shared)
-    return cache
-
-
 @dataclass(frozen=True)
 class Recorded:
     """A log as a machine with a GPU makes it, and what came out there."""
@@ -184,7 +173,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     here = {"name": H200.name, "compute_capability": 90}
     profiler = dataclasses.replace(favour_second(), device=here)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLLAGE_CACHE_DIR", str(new_cache(folder)))
+        patch.setenv("COLLAGE_CACHE_DIR", str(cache_with_objects(folder)))
         patch.setattr(CudaPolicy, "all_here", lambda _: [LocalDevice("cuda:0", H200)])
         patch.setattr(Measurer, "measure", record_candidates)
         # What stands in for the GPU knows no rounds.
@@ -219,7 +208,7 @@ def in_order(result: collage.Result) -> list[Any]:
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine that has never compiled for a GPU that was there; its cache folder."""
-    cache = new_cache(tmp_path)
+    cache = cache_with_objects(tmp_path)
     monkeypatch.setenv("COLLAGE_CACHE_DIR", str(cache))
     return cache
 

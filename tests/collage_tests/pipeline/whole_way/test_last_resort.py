@@ -24,6 +24,7 @@ from collage.search import Candidate, DataflowGraph, make_partitioning
 from collage.search.rules import LAST_RESORT
 from collage.targets import resolve_targets
 from collage.testing import graph
+from tests.object_cache import cache_with_objects
 
 
 class _OnlyPlainSoftmax(CostModel):
@@ -83,7 +84,7 @@ def _beside_each_other(native: BackendTarget) -> tvm.IRModule:
 def _lowered(mod: tvm.IRModule, native: BackendTarget, folder: Path) -> tvm.IRModule:
     backend = native.implementation
     assert isinstance(backend, NativeBackend)
-    return backend.lower(mod, native, BuildContext(folder / "cache", folder / "work"))
+    return backend.lower(mod, native, BuildContext(cache_with_objects(folder), folder / "work"))
 
 
 def _two(emit: Any, x: Any) -> Any:
@@ -92,7 +93,7 @@ def _two(emit: Any, x: Any) -> Any:
 
 def test_they_compute_the_same(tmp_path: Path) -> None:
     (native,) = resolve_targets(["llvm"])
-    context = BuildContext(tmp_path / "cache", tmp_path / "work")
+    context = BuildContext(cache_with_objects(tmp_path), tmp_path / "work")
     partitioned = _beside_each_other(native)
     library = compile_module(partitioned, [native], tmp_path / "model.so", context)
     stage_libraries(library, copy=False)

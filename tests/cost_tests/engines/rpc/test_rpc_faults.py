@@ -25,6 +25,7 @@ from collage.cost.measure.runner import PlaceLostError, RunJob, RunResult
 from collage.testing.fixtures.misbehaving import misbehaving_job
 from collage.testing.fixtures.rpc_fleet import RpcFleet
 from tests.cost_tests.engines.rpc.cuttable_proxy import CuttableProxy
+from tests.object_cache import cache_with_objects
 
 pytestmark = pytest.mark.fleet
 
@@ -38,7 +39,7 @@ _WAIT_SEC = 120.0
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RunJob]:
     folder = tmp_path_factory.mktemp("jobs")
-    context = BuildContext(folder / "cache", folder / "work", num_threads=1)
+    context = BuildContext(cache_with_objects(folder), folder / "work", num_threads=1)
     made: dict[str, RunJob] = {}
 
     def job(word: str) -> RunJob:

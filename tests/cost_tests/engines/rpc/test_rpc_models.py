@@ -21,6 +21,7 @@ from collage.cost.progress import ProgressEvent, ignore
 from collage.cost.reference import Sample
 from collage.testing.fixtures.misbehaving import misbehaving_job, misbehaving_target
 from collage.testing.fixtures.rpc_fleet import RpcFleet
+from tests.object_cache import cache_with_objects
 
 pytestmark = pytest.mark.fleet
 
@@ -32,7 +33,7 @@ CONFIG = MeasureConfig(
 @pytest.fixture(scope="module")
 def workers(fleet: RpcFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     folder = tmp_path_factory.mktemp("work")
-    context = BuildContext(folder / "cache", folder / "work", num_threads=1)
+    context = BuildContext(cache_with_objects(folder), folder / "work", num_threads=1)
     context.work_dir.mkdir()
     engine = RpcEngine(fleet.tracker, RpcOptions(fleet.key))
     with engine.open(Work(CPU_POLICY, context, CONFIG)) as workers:
@@ -42,7 +43,7 @@ def workers(fleet: RpcFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     folder = tmp_path_factory.mktemp("models")
-    context = BuildContext(folder / "cache", folder / "work", num_threads=1)
+    context = BuildContext(cache_with_objects(folder), folder / "work", num_threads=1)
     made: dict[str, Path] = {}
 
     def compiled(word: str) -> Path:
