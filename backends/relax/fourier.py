@@ -41,8 +41,10 @@ def transform_matrix(
     ([1, 0, -1, 0], [0, -1, 0, 1])
     """
     rows, columns = (bins, length) if real_back else (length, bins)
-    angle = 2 * np.pi * (np.outer(np.arange(rows), np.arange(columns)) % length) / length
-    cosine, sine = np.cos(angle), np.sin(angle)
+    # No more angles differ than the length has places.
+    angle = 2 * np.pi * np.arange(length) / length
+    place = np.outer(np.arange(rows), np.arange(columns)) % length
+    cosine, sine = np.cos(angle)[place], np.sin(angle)[place]
     if inverse:
         cosine, sine = cosine / length, -sine / length
     matrix: NDArray[Any] = np.zeros((rows, 2, columns, 2))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +21,9 @@ class CudaCase:
     backend : str
     pattern : str
         The triple that must match, for example ``cublas.matmul_bias_gelu``; empty for any or none.
-    module : tvm.IRModule
-        Canonical: ``main`` with one dataflow block, seeded weights as inline constants.
+    given : tvm.IRModule or callable
+        The module; or what makes it, where its weights are large: whoever looks for a case's name
+        has all cases.
     options : mapping of str to Any
         The target's attributes.
     rtol : float
@@ -33,7 +35,12 @@ class CudaCase:
     name: str
     backend: str
     pattern: str
-    module: tvm.IRModule
+    given: tvm.IRModule | Callable[[], tvm.IRModule]
     options: Mapping[str, Any] = field(default_factory=dict)
     rtol: float = 5e-3
     arch: str = ""
+
+    @functools.cached_property
+    def module(self) -> tvm.IRModule:
+        """Canonical: ``main`` with one dataflow block, seeded weights as inline constants."""
+        return self.given if isinstance(self.given, tvm.IRModule) else self.given()

@@ -151,5 +151,5 @@ def test_cutlass_is_asked_for_columns_in_every_form(bias: int | None) -> None:
     assert spec.layout == "rc"
     assert spec.inputs[1].shape == (1, 97, 64)
     chain = dataclasses.replace(chain, bias=(96,)) if bias else chain
-    aligned = dataclasses.replace(case, module=layer(64, 96, chain=chain))
+    aligned = dataclasses.replace(case, given=layer(64, 96, chain=chain))
     assert read_case(aligned).spec.layout == "rr"

@@ -72,7 +72,7 @@ def case(
         name=name,
         backend="tensorrt",
         pattern=f"tensorrt.{pattern}",
-        module=module(given, body),
+        given=module(given, body),
         options=dict(options or {}),
         rtol=rtol or RTOL.get(dtype, 1e-6),
         arch=_arch(),

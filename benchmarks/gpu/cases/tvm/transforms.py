@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -38,7 +39,7 @@ def cases() -> list[CudaCase]:
 def _cases() -> Iterator[CudaCase]:
     for rows, length, dtype in _TRANSFORMED:
         for kind in ("complex", "from_real", "to_real"):
-            module = _transform(kind, rows, length, dtype)
+            module = functools.partial(_transform, kind, rows, length, dtype)
             name = f"fourier-{kind}-{rows}x{length}-{dtype}"
             yield CudaCase(name, "tvm", "", module, rtol=RTOL[dtype])
     for layout, dtype in _CUT:
