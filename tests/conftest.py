@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from collage.backends.toolchain.children.fork_server import fork_servers
+from tests import marked_files
 from tests import postgres as server
 
 # A crowded machine makes any example slow now and then, which says nothing of the code. Else as it
@@ -32,6 +34,20 @@ def pytest_collection() -> Iterator[object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files without a test of what a run asks for need not be imported."""
+    mark = marked_files.asked_for(config.getoption("markexpr"))
+    if not mark or collection_path.is_dir() or collection_path.suffix != ".py":
+        return None
+    return None if marked_files.names(collection_path, mark) else True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before any of them are deselected."""
+    marked_files.require_named(items)
 
 
 @pytest.hookimpl(optionalhook=True)
