@@ -194,8 +194,7 @@ def test_sums_along_one_axis_are_added_up_in_blocks(
 
     mod = graph([(1, channels, 400)], body)
     x = rng.standard_normal((1, channels, 400)).astype(np.float32)
-    # Lines in Winograd's tiles have their own bounds, in test_lines.py.
-    (actual,) = Regions({"line": mod}, tmp_path, {"winograd": False}).run("line", [x])
+    (actual,) = Regions({"line": mod}, tmp_path).run("line", [x])
     windows = np.lib.stride_tricks.sliding_window_view(x[0].astype(np.float64), taps, axis=1)
     expected = np.einsum("clk,fck->fl", windows[:, ::stride], weights.astype(np.float64))
     error = np.sqrt(np.mean((actual[0] - expected) ** 2) / np.mean(expected**2))
