@@ -120,6 +120,24 @@ def _first_whole(rewriter: Rewriter, parts: list[Tensor], axis: int) -> tuple[Te
     return parts[0], 1
 
 
+def _grown(rewriter: Rewriter, node: Node) -> bool:
+    """What joins all that another one joins, and more behind it, begins with that one's result."""
+    if node.kind is not OpKind.CONCAT:
+        return False
+    before: Node | None = None
+    for other in rewriter.graph.nodes:
+        if other is node:
+            break
+        count = len(other.inputs)
+        joins = other.kind is OpKind.CONCAT and other.ints == node.ints and count > 1
+        if joins and count < len(node.inputs) and other.inputs == node.inputs[:count]:
+            before = before if before and len(before.inputs) > count else other
+    if before is None:
+        return False
+    node.inputs[: len(before.inputs)] = [before.output]
+    return True
+
+
 def _select(rewriter: Rewriter, node: Node) -> bool:
     """Channels that are concatenated, shuffled and cut are picked from where they were computed."""
     channels = _picked(rewriter, node)
@@ -182,5 +200,5 @@ def _channels(select: Node) -> list[tuple[Tensor, int]]:
 
 
 _RULES: tuple[Rule, ...] = (
-    *activations.RULES, _lrn, _shuffle, _pad_into_conv, _whole_of_slices, _select,
+    *activations.RULES, _lrn, _shuffle, _pad_into_conv, _whole_of_slices, _grown, _select,
 )  # fmt: skip

@@ -3,6 +3,8 @@
 TVM alone and oneDNN wherever it can, with nothing searched, in turns with onnxruntime, OpenVINO and
 eager PyTorch, float32, batch 1, on one thread by the time of the process itself: a network takes
 seconds, and what runs beside it hardly shows. Each network has a process of its own.
+
+With ``--precision bfloat16`` oneDNN and OpenVINO multiply in bfloat16; the others are left out.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +33,50 @@ from collage.backends.devices import CPU
 from collage.pipeline.imported import import_model
 from collage.targets import resolve_targets
 
-OURS = {"TVM": ("llvm",), "oneDNN": ("llvm", "onednn")}
 ROUNDS = 7
-HEADER = (
-    "| network | TVM ms | oneDNN ms | onnxruntime ms | OpenVINO ms | eager ms "
-    "| best peer / own | errors |",
-    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
-)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Who takes part in a precision: targets of ours by label, peers, and what OpenVINO is told."""
+
+    ours: Mapping[str, tuple[Any, ...]]
+    peers: tuple[str, ...]
+    hint: str
+
+    @property
+    def header(self) -> tuple[str, str]:
+        """The table's first two lines."""
+        labels = (*self.ours, *self.peers)
+        titles = "".join(f"| {label} ms " for label in labels)
+        columns = "| ---: " * (len(labels) + 1)
+        return (
+            f"| network {titles}| best peer / own | errors |",
+            f"| --- {columns}| --- |",
+        )
+
+    def empty(self, name: str, reason: str) -> str:
+        """The row of a network that has no times."""
+        return f"| {name} {'| ' * (len(self.ours) + len(self.peers) + 2)}| {reason} |"
+
+
+CONTESTS = {
+    "float32": Contest(
+        {"TVM": ("llvm",), "oneDNN": ("llvm", "onednn")},
+        ("onnxruntime", "OpenVINO", "eager"),
+        "f32",
+    ),
+    "bfloat16": Contest(
+        {"oneDNN": ("llvm", {"kind": "onednn", "precision": "bfloat16"})}, ("OpenVINO",), "bf16"
+    ),
+}
 
 Arrays = list[np.ndarray]
 Session = Callable[[], object]
 
 
-def row(name: str, folder: Path) -> str:
-    """A network's row: times, the ratio of the best, errors of ours and of eager PyTorch.
+def row(name: str, contest: Contest, folder: Path) -> str:
+    """A network's row: times, the ratio of the best, errors of ours and of the last peer.
 
     Errors are root mean squares of the difference to float64, over the result's own; a network
     that PyTorch cannot run in float64 has none.
@@ -55,11 +88,12 @@ def row(name: str, folder: Path) -> str:
     imported = import_model(program, CPU)
     given = [tvm.runtime.tensor(x.numpy()) for x in inputs]
     sessions: dict[str, Session] = {}
-    for label, targets in OURS.items():
+    for label, targets in contest.ours.items():
         function = compiled(imported.mod, resolve_targets(list(targets)), folder / label)
         sessions[label] = _call(function, given)
-    sessions |= _peers(program, inputs, folder)
-    sessions["eager"] = _eager(module, inputs)
+    sessions |= _peers(program, inputs, contest, folder)
+    if "eager" in contest.peers:
+        sessions["eager"] = _eager(module, inputs)
     times = dict(
         zip(
             sessions,
@@ -67,15 +101,18 @@ def row(name: str, folder: Path) -> str:
             strict=True,
         )
     )
-    return _told(name, times, _errors(module, inputs, sessions))
+    return _told(name, contest, times, _errors(module, inputs, contest, sessions))
 
 
-def _told(name: str, times: dict[str, np.ndarray], errors: str) -> str:
+def _told(name: str, contest: Contest, times: dict[str, np.ndarray], errors: str) -> str:
     median = {label: float(np.median(spent)) for label, spent in times.items()}
-    own = min(OURS, key=median.__getitem__)
-    peer = min(median.keys() - OURS.keys(), key=median.__getitem__)
+    own = min(contest.ours, key=median.__getitem__)
+    peers = median.keys() - contest.ours.keys()
+    if not peers:
+        return contest.empty(name, "refused by all peers")
+    peer = min(peers, key=median.__getitem__)
     ratio = ratio_spread(list(times[peer]), list(times[own]))
-    labels = (*OURS, "onnxruntime", "OpenVINO", "eager")
+    labels = (*contest.ours, *contest.peers)
     cells = " | ".join(f"{1e3 * median[x]:.3g}" if x in median else "refused" for x in labels)
     return f"| {name} | {cells} | {_spread(ratio)} | {errors} |"
 
@@ -88,39 +125,54 @@ def _call(function: tvm.runtime.PackedFunc, given: list[Any]) -> Session:
     return lambda: function(*given)
 
 
-def _peers(program: Any, inputs: tuple[torch.Tensor, ...], folder: Path) -> dict[str, Session]:
-    """The sessions of onnxruntime and OpenVINO, but of one that refuses the file, which is said."""
-    import onnxruntime
-    import openvino
-
+def _peers(
+    program: Any, inputs: tuple[torch.Tensor, ...], contest: Contest, folder: Path
+) -> dict[str, Session]:
+    """The sessions of those who read files, but of one that refuses this one, which is said."""
     with torch.no_grad():
         written = torch.onnx.export(program, (), dynamo=True, verbose=False)
     file = folder / "model.onnx"
     written.save(file)
+    readers = {"onnxruntime": _onnxruntime, "OpenVINO": _openvino}
+    found: dict[str, Session] = {}
+    for label in contest.peers:
+        try:
+            if label in readers:
+                found[label] = readers[label](file, inputs, contest.hint)
+        except Exception as err:  # noqa: BLE001 - they raise anything; the cell says so
+            print(f"{err}", file=sys.stderr)
+    return found
+
+
+def _onnxruntime(file: Path, inputs: tuple[torch.Tensor, ...], _hint: str) -> Session:
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    found: dict[str, Session] = {}
-    try:
-        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-        names = [i.name for i in session.get_inputs()]
-        feed = {n: x.numpy() for n, x in zip(names, inputs, strict=True)}
-        found["onnxruntime"] = lambda: session.run(None, feed)
-    except Exception as err:  # noqa: BLE001 - onnxruntime raises anything; the cell says so
-        print(f"{err}", file=sys.stderr)
-    try:
-        settings = {
-            "INFERENCE_NUM_THREADS": 1,
-            "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_PRECISION_HINT": "f32",
-        }
-        request = openvino.Core().compile_model(str(file), "CPU", settings).create_infer_request()
-        for i, x in enumerate(inputs):
-            request.set_input_tensor(i, openvino.Tensor(x.numpy(), shared_memory=True))
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    names = [i.name for i in session.get_inputs()]
+    feed = {n: x.numpy() for n, x in zip(names, inputs, strict=True)}
+    return lambda: session.run(None, feed)
+
+
+def _openvino(file: Path, inputs: tuple[torch.Tensor, ...], hint: str) -> Session:
+    import openvino
+
+    settings = {
+        "INFERENCE_NUM_THREADS": 1,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": hint,
+    }
+    request = openvino.Core().compile_model(str(file), "CPU", settings).create_infer_request()
+
+    def call() -> list[np.ndarray]:
         request.infer()
-        found["OpenVINO"] = request.infer
-    except Exception as err:  # noqa: BLE001 - OpenVINO raises anything; the cell says so
-        print(f"{err}", file=sys.stderr)
-    return found
+        return [tensor.data for tensor in request.output_tensors]
+
+    for i, x in enumerate(inputs):
+        request.set_input_tensor(i, openvino.Tensor(x.numpy(), shared_memory=True))
+    call()
+    return call
 
 
 def _eager(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Session:
@@ -132,17 +184,21 @@ def _eager(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Session
 
 
 def _errors(
-    module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], sessions: dict[str, Session]
+    module: torch.nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    contest: Contest,
+    sessions: dict[str, Session],
 ) -> str:
-    found = {label: _arrays(sessions[label]()) for label in (*OURS, "eager")}
+    last = contest.peers[-1]
+    found = {label: _arrays(sessions[label]()) for label in (*contest.ours, last)}
     doubled = tuple(x.double() if x.is_floating_point() else x for x in inputs)
     try:
         exact = _arrays(_eager(module.double(), doubled)())
     except (RuntimeError, TypeError) as err:  # what PyTorch lacks in float64
         return f"no float64: {str(err).splitlines()[0][:60]}"
-    eager = _error(found["eager"], exact)
-    ours = ", ".join(f"{_error(found[label], exact) / max(eager, 1e-12):.1f}" for label in OURS)
-    return f"{ours} of {eager:.1e}"
+    peer = _error(found[last], exact)
+    ours = (_error(found[label], exact) / max(peer, 1e-12) for label in contest.ours)
+    return f"{', '.join(f'{one:.2g}' for one in ours)} of {peer:.1e}"
 
 
 def _error(found: Arrays, exact: Arrays) -> float:
@@ -160,8 +216,10 @@ def _arrays(found: object) -> Arrays:
 
     if isinstance(found, tvm.runtime.Tensor):
         return [found.numpy()]
-    if isinstance(found, tvm.ir.Array):
+    if isinstance(found, list | tvm.ir.Array):
         return [array for one in found for array in _arrays(one)]
+    if isinstance(found, np.ndarray):
+        return [found]
     return [x.numpy() for x in tree_leaves(found) if isinstance(x, torch.Tensor)]
 
 
@@ -171,42 +229,53 @@ def main() -> int:
     parser.add_argument("--networks", default="@cpu", help="words that names contain, or a sample")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds for one network")
     parser.add_argument("--out", type=Path, help="the table's file")
+    parser.add_argument("--precision", choices=CONTESTS, default="float32")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    contest = CONTESTS[args.precision]
     with tempfile.TemporaryDirectory(prefix="collage-alone-") as folder:
         if args.one:
-            print(row(args.one, Path(folder) / "a" / "b"), flush=True)
+            print(row(args.one, contest, Path(folder) / "a" / "b"), flush=True)
             return 0
     here, rows = machine(), list[str]()
-    print(*HEADER, sep="\n", flush=True)
+    print(*contest.header, sep="\n", flush=True)
     for name in chosen(args.networks):
-        rows.append(_in_a_process(name, args.limit))
+        rows.append(_in_a_process(name, args.precision, args.limit))
         print(rows[-1], flush=True)
     if args.out:
         told = (
-            "# The zoo, each backend alone\n",
+            f"# The zoo, each backend alone, {args.precision}\n",
             f"`python -m benchmarks.zoo.alone`: {__doc__.split('`', 4)[-1].split(maxsplit=1)[-1]}",
             f"- Machine: {here['cpu']}, one of its cores, "
             f"load average before {here['load_average_before']}",
             f"- Commit {commit()}, {now()}\n",
-            *HEADER,
+            *contest.header,
             *rows,
         )
         args.out.write_text("\n".join(told) + "\n")
     return 0
 
 
-def _in_a_process(name: str, limit_sec: float) -> str:
-    command = [sys.executable, "-m", "benchmarks.zoo.alone", "--one", name]
+def _in_a_process(name: str, precision: str, limit_sec: float) -> str:
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.zoo.alone",
+        "--one",
+        name,
+        "--precision",
+        precision,
+    ]
+    contest = CONTESTS[precision]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit_sec)
     except subprocess.TimeoutExpired:
-        return f"| {name} | | | | | | | not done in {limit_sec:.0f} s |"
+        return contest.empty(name, f"not done in {limit_sec:.0f} s")
     found = [line for line in done.stdout.splitlines() if line.startswith(f"| {name} ")]
     if found:
         return found[-1]
     reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-    return f"| {name} | | | | | | | {reason[:120]} |"
+    return contest.empty(name, reason[:120])
 
 
 if __name__ == "__main__":

@@ -16,10 +16,16 @@ inline dims ints_of(const Op& op, size_t count, size_t part, size_t skip = 0) {
   return dims(begin, begin + static_cast<std::ptrdiff_t>(count));
 }
 
+// The tensor without gaps, in the layout it has.
+inline int Region::value_of(int tensor) {
+  if (within_[tensor] >= 0) copy(std::exchange(within_[tensor], -1), primary_[tensor]);
+  return primary_[tensor];
+}
+
 // The tensor in a given layout: as it is, a copy made before, or a new copy.
 inline int Region::in_layout(int tensor, const desc& md) {
-  int value = primary_[tensor];
-  if (storage_.md(value) == md) return value;
+  int value = within_[tensor] >= 0 ? within_[tensor] : primary_[tensor];
+  if (md_of(tensor) == md) return value_of(tensor);
   for (int other : copies_[tensor])
     if (storage_.md(other) == md) return other;
   int result;
@@ -41,14 +47,12 @@ inline int Region::in_layout(int tensor, const desc& md) {
 
 // Row-major. A blocked vector (every other extent 1, nothing padded) already is: only relabel it.
 inline int Region::plain(int tensor) {
-  int value = primary_[tensor];
-  const desc md = storage_.md(value);
-  const desc wanted = tensor_md(tensor);
-  if (md == wanted) return value;
+  const desc md = md_of(tensor), wanted = tensor_md(tensor);
+  if (md == wanted) return value_of(tensor);
   int extended = 0;
   for (auto d : md.get_dims()) extended += d != 1;
   if (extended <= 1 && md.get_size() == wanted.get_size() && md.get_submemory_offset() == 0)
-    return storage_.view(value, wanted);
+    return storage_.view(value_of(tensor), wanted);
   return in_layout(tensor, wanted);
 }
 
@@ -59,7 +63,7 @@ inline int Region::dense(int tensor) {
   for (auto d : md.get_padded_dims()) elements *= static_cast<size_t>(d);
   const size_t bytes = elements * memory::data_type_size(md.get_data_type());
   if (md.get_submemory_offset() == 0 && md.get_size() == bytes)
-    return primary_[tensor];
+    return value_of(tensor);
   return plain(tensor);
 }
 
@@ -123,6 +127,8 @@ inline Region::Region(const Plan& plan, const void* const* constants) : plan_(pl
   size_t count = plan_.tensors.size();
   primary_.assign(count, -1);
   copies_.resize(count);
+  within_.assign(count, -1);
+  room_.assign(count, -1);
   last_use_.assign(count, 0);
   input_dims_.resize(num_inputs());
   for (size_t i = 0; i < plan_.ops.size(); ++i) {

@@ -16,6 +16,7 @@ namespace collage_onednn::avx2 {
 #include "vectors/exponential.h"
 #include "vectors/functions.h"
 #include "vectors/softmax_rows.h"
+#include "vectors/chains.h"
 }  // namespace collage_onednn::avx2
 
 namespace collage_onednn::winograd::avx2 {

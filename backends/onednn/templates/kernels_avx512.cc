@@ -16,6 +16,8 @@ namespace collage_onednn::avx512 {
 #include "vectors/exponential.h"
 #include "vectors/functions.h"
 #include "vectors/softmax_rows.h"
+#include "vectors/chains.h"
+#include "vectors/chains_avx512.h"
 #include "vectors/bytes_avx512.h"
 }  // namespace collage_onednn::avx512
 

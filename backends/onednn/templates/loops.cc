@@ -200,6 +200,20 @@ void logarithms_of_rows(const float* x, const float* shares, float* y, int64_t r
   }
 }
 
+void rows_chained(const Chain& chain, int64_t rows, bool rounded) {
+#ifdef COLLAGE_X86
+  constexpr int64_t numbers = 1 << 14;  // that are worth a turn of a thread
+  const int64_t piece = std::max<int64_t>(1, numbers / chain.width);
+#pragma omp parallel for
+  for (int64_t first = 0; first < rows; first += piece) {
+    const int64_t last = std::min(rows, first + piece);
+    if (rounded) avx512::rounded_rows(chain, first, last);
+    else if (has_avx512()) avx512::chained_rows(chain, first, last);
+    else avx2::chained_rows(chain, first, last);
+  }
+#endif
+}
+
 void rows_to_bytes(const float* x, int64_t rows, int64_t width, const std::vector<float>& known,
                    const Bytes& made) {
   const bool shared = rows * width >= kAloneElements;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "linkage.h"
+#include "vectors/vectors.h"
 
 namespace collage_onednn {
 
@@ -51,6 +52,11 @@ COLLAGE_WEAK void scale_channels(const Channels& channels, const float* given, c
 // From the shares of a softmax, row by row.
 COLLAGE_WEAK void logarithms_of_rows(const float* x, const float* shares, float* y, int64_t rows,
                                      int64_t count);
+
+// operators/chains.h
+
+// All rows, in bfloat16 if `rounded`.
+COLLAGE_WEAK void rows_chained(const Chain& chain, int64_t rows, bool rounded);
 
 // operators/quantized.h
 

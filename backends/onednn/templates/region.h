@@ -62,7 +62,7 @@ class Region {
   memory::data_type tensor_type(int tensor) const { return data_type(plan_.tensors[tensor].type); }
   desc tensor_md(int tensor) const { return row_major(tensor_dims(tensor), tensor_type(tensor)); }
   bool is_constant(int tensor) const { return plan_.tensors[tensor].source == Source::constant; }
-  int value_of(int tensor) const { return primary_[tensor]; }
+  int value_of(int tensor);
   desc md_of(int tensor) const { return storage_.md(primary_[tensor]); }
   void bind(int tensor, int value) {
     primary_[tensor] = value;
@@ -93,7 +93,7 @@ class Region {
   dnnl::eltwise_forward::primitive_desc eltwise_primitive(int64_t algorithm, float alpha,
                                                           float beta, const desc& md);
   void apply(int64_t algorithm, float alpha, float beta, int src, int dst);
-  void apply_rest(const Op& op, size_t fused, int value);
+  int apply_rest(const Op& op, size_t fused, int value);
   void add_bias(int tensor, int value);
   // operators/rounded.h
   struct Types {  // of a product's operands and result
@@ -107,6 +107,7 @@ class Region {
   bool rounds_pictures(const Op& op) const;
   bool rounds_matrices(const Op& op) const;
   bool only_multiplied(int tensor) const;
+  bool rounds_result(const Op& op) const;
   Types rounded_types(const Op& op, size_t fused) const;
   // operators/winograd.h
   winograd::Following following(const Op& op, int* sum_at) const;
@@ -129,6 +130,13 @@ class Region {
   void strided_binary(int64_t algorithm, int first, int tensor, int dst);
   bool columns_reduced(const Op& op);
   void reduce(int64_t algorithm, int src, int dst, const Extents& extents);
+  // operators/chains.h
+  size_t innermost(const desc& md) const;
+  Link link_of(const PostOp& op, const desc& md) const;
+  std::vector<Link> links_of(const std::vector<PostOp>& steps, const desc& md) const;
+  int chained(int from, const desc& md, const std::vector<PostOp>& steps,
+              const std::vector<Link>& links, bool rounds);
+  bool in_chain(const Op& op, const PostOp& self);
   // operators/simple.h
   bool whole_averaged(const Op& op);
   void pool(const Op& op);
@@ -174,6 +182,8 @@ class Region {
   void permute(const Op& op);
   void slice(const Op& op);
   void concat(const Op& op);
+  dims grown_dims(const Op& op) const;
+  bool grow(const Op& op);
   void shuffle(const Op& op);
   void pad(const Op& op);
   void build(const Op& op, size_t at);
@@ -186,6 +196,8 @@ class Region {
   std::vector<dims> input_dims_;
   std::vector<int> primary_;              // value of each logical tensor
   std::vector<std::vector<int>> copies_;  // the same in other layouts
+  std::vector<int> within_;  // where a tensor lies in one that grows out of it, until it is copied out
+  std::vector<int> room_;    // the memory of all that will be joined to a tensor
   std::vector<size_t> last_use_;          // last operator that reads a logical tensor
   std::vector<Step> steps_;
   std::vector<dnnl::memory> memories_;

@@ -214,7 +214,11 @@ def test_the_library_computes_only_what_is_not_done_in_tiles(
     compiled: Regions, isa: str, tmp_path: Path
 ) -> None:
     rng = np.random.default_rng(SEED + 4)
-    for graphs, expected in ((GRAPHS, 0), (OTHERS, len(OTHERS))):
+    # With AVX-512 long sums along one axis (line_of_five) are in blocks, where no layout was asked
+    # for: they are more exact.
+    blocks = isa.startswith("AVX512") and compiled.target.options.layout == "auto"
+    long = 1 if blocks else 0
+    for graphs, expected in ((GRAPHS, long), (OTHERS, len(OTHERS))):
         given = {name: random_inputs(mod, rng)[0] for name, mod in graphs.items()}
         folder = tmp_path / str(expected)
         folder.mkdir()

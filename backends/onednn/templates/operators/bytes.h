@@ -10,6 +10,8 @@ inline int Region::fresh_tensor(const dims& d) {
   plan_.tensors.push_back({Source::computed, 0, 0, d});
   primary_.push_back(-1);
   copies_.emplace_back();
+  within_.push_back(-1);
+  room_.push_back(-1);
   last_use_.push_back(0);
   return static_cast<int>(primary_.size()) - 1;
 }
@@ -99,7 +101,8 @@ inline bool Region::bytes_conv_in_bytes(const Op& op) {
 // gives garbage for what is left of them (seen in 3.2).
 inline bool torn_channels(const dims& weights, const dims& out) {
   constexpr memory::dim kVector = 8;
-  return is_depthwise(weights, out.size()) && weights[0] % kVector != 0 && !has_isa(dnnl_cpu_isa_avx512_core);
+  return is_depthwise(weights, out.size()) && weights[0] % kVector != 0 &&
+         !has_isa(dnnl_cpu_isa_avx512_core);
 }
 
 // inputs: x in bytes, weights in signed ones, what a channel's sums are multiplied by, [bias];

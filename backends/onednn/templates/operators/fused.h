@@ -168,8 +168,7 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
   }
   emit(pd, Primitive(pd), arguments);
   if (has_bias && !biased) add_bias(op.inputs[2], dst);
-  apply_rest(op, fused, dst);
-  bind(op.outputs[0], dst);
+  bind(op.outputs[0], apply_rest(op, fused, dst));
 }
 
 // Whether products with these weights are exact in bytes. Without VNNI two of them are added in 16
@@ -280,8 +279,7 @@ inline void Region::matmul(const Op& op, size_t at) {
   }
   arguments.emplace_back(DNNL_ARG_DST, dst);
   emit(pd, dnnl::matmul(pd), arguments);
-  apply_rest(op, fused, dst);
-  bind(op.outputs[0], dst);
+  bind(op.outputs[0], apply_rest(op, fused, dst));
 }
 
 }  // namespace collage_onednn

@@ -78,8 +78,62 @@ inline void Region::slice(const Op& op) {
   bind(op.outputs[0], dst);
 }
 
+// What a result will be when all that is joined to its end has been: DenseNet's blocks.
+inline dims Region::grown_dims(const Op& op) const {
+  const Op* last = &op;
+  for (bool found = true; found;) {
+    found = false;
+    for (const Op& other : plan_.ops) {
+      if (other.kind != OpKind::concat || other.ints != op.ints || &other == last ||
+          other.inputs[0] != last->outputs[0])
+        continue;
+      last = &other;
+      found = true;
+      break;
+    }
+  }
+  return tensor_dims(last->outputs[0]);
+}
+
+// Whether channels were joined, channels last, where there is room for all that will be joined to
+// them: each part is copied once, not once for each result that it is a part of.
+inline bool Region::grow(const Op& op) {
+  const int first = op.inputs[0], made = op.outputs[0];
+  const dims &out = tensor_dims(made), whole = grown_dims(op);
+  const size_t rank = out.size();
+  const bool grows = room_[first] >= 0 || whole != out;
+  if (!grows || rank < 3 || rank > 5 || op.ints[0] != 1 ||
+      md_of(first) != with_tag(tensor_dims(first), channels_last(rank)))
+    return false;
+  if (room_[first] < 0) room_[first] = storage_.fresh(with_tag(whole, channels_last(rank)));
+  const int room = room_[first];
+  const desc all = storage_.md(room);
+  auto part = [&](const dims& extent, int64_t from) {
+    dims begin(rank, 0);
+    begin[1] = from;
+    return storage_.view(room, all.submemory_desc(extent, begin));
+  };
+  int64_t from = 0;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const dims& extent = tensor_dims(op.inputs[i]);
+    // The first one is where it has to be, unless it is the beginning.
+    if (i > 0 || within_[first] < 0) copy(value_of(op.inputs[i]), part(extent, from));
+    from += extent[1];
+  }
+  if (whole == out) {
+    bind(made, room);
+    return true;
+  }
+  room_[made] = room;
+  within_[made] = part(out, 0);
+  storage_.group(room).members.push_back(made);
+  bind(made, storage_.fresh(with_tag(out, channels_last(rank))));
+  return true;
+}
+
 // ints: axis. The result is one piece of memory; inputs that can live in it do, others are copied.
 inline void Region::concat(const Op& op) {
+  if (grow(op)) return;
   const dims& out = tensor_dims(op.outputs[0]);
   const size_t axis = static_cast<size_t>(op.ints[0]);
   auto layouts = layouts_of(out);

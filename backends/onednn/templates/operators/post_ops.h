@@ -156,8 +156,16 @@ inline void Region::apply(int64_t algorithm, float alpha, float beta, int src, i
   });
 }
 
-// Post-operators that the kernel did not take, as steps of their own, in place.
-inline void Region::apply_rest(const Op& op, size_t fused, int value) {
+// Post-operators that the kernel did not take, as steps of their own, in place, or in one pass whose
+// result is rounded. Gives the result.
+inline int Region::apply_rest(const Op& op, size_t fused, int value) {
+  if (fused == op.post_ops.size()) return value;
+  if (rounds_result(op)) {
+    const std::vector<PostOp> rest(op.post_ops.begin() + static_cast<std::ptrdiff_t>(fused),
+                                   op.post_ops.end());
+    const std::vector<Link> links = links_of(rest, storage_.md(value));
+    if (!links.empty()) return chained(value, storage_.md(value), rest, links, true);
+  }
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const desc md = storage_.md(value);
@@ -182,6 +190,7 @@ inline void Region::apply_rest(const Op& op, size_t fused, int value) {
     emit(pd, dnnl::binary(pd),
          {{DNNL_ARG_SRC_0, value}, {DNNL_ARG_SRC_1, other}, {DNNL_ARG_DST, value}});
   }
+  return value;
 }
 
 // A bias of channels that the kernel could not take, in place.

@@ -38,30 +38,29 @@ inline bool Region::multiplies_rounded() const {
   return plan_.precision == Precision::bfloat16 && has_isa(dnnl_cpu_isa_avx512_core_bf16);
 }
 
+// Whether every axis has one tap.
+inline bool has_one_tap(const dims& weights, size_t axes) {
+  return std::all_of(weights.end() - static_cast<std::ptrdiff_t>(axes), weights.end(),
+                     [](memory::dim taps) { return taps == 1; });
+}
+
 // Whether oneDNN is wrong (seen in 3.2): some kernels for tiles, which take channels by 32, break where
 // windows leave gaps or touch, and where a step divides the taps of the last axis.
 inline bool torn_windows(const dims& weights, const dims& strides) {
   const size_t first = weights.size() - strides.size();
-  if (weights[first - 1] % 32 == 0) return false;
-  bool points = true, apart = false;
-  for (size_t i = 0; i < strides.size(); ++i) {
-    const memory::dim taps = weights[first + i], step = strides[i];
-    const bool divided = i + 1 == strides.size() && taps % step == 0;
-    points = points && taps == 1;
-    apart = apart || (step > 1 && (taps <= step || divided));
-  }
-  return apart && !points;
+  if (weights[first - 1] % 32 == 0 || has_one_tap(weights, strides.size())) return false;
+  bool apart = weights.back() % strides.back() == 0 && strides.back() > 1;
+  for (size_t i = 0; i < strides.size(); ++i)
+    apart = apart || (strides[i] > 1 && weights[first + i] <= strides[i]);
+  return apart;
 }
 
 // Whether it is wrong about float32 tensors, too, that a kernel for tiles rounds as it reads them.
 inline bool leaves_gaps(const dims& weights, const dims& strides) {
   const size_t first = weights.size() - strides.size();
-  bool points = true, gaps = false;
-  for (size_t i = 0; i < strides.size(); ++i) {
-    points = points && weights[first + i] == 1;
-    gaps = gaps || strides[i] > weights[first + i];
-  }
-  return gaps && !points;
+  bool gaps = false;
+  for (size_t i = 0; i < strides.size(); ++i) gaps = gaps || strides[i] > weights[first + i];
+  return gaps && !has_one_tap(weights, strides.size());
 }
 
 // Whether a convolution may read rounded numbers. Kernels for depthwise ones are as fast in float32,
@@ -91,12 +90,17 @@ inline bool Region::rounds_matrices(const Op& op) const {
   return elements_of(tensor_dims(op.outputs[0])) * terms >= kWorthRounding * (left + right);
 }
 
-// Whether a result is read by nothing but products, which round it.
+// Whether a result is read by nothing but products, which round it, as it is or by other axes.
 inline bool Region::only_multiplied(int tensor) const {
   bool read = false;
   for (const Op& op : plan_.ops) {
+    const bool viewed = op.kind == OpKind::reshape || op.kind == OpKind::permute;
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (op.inputs[i] != tensor) continue;
+      if (viewed && only_multiplied(op.outputs[0])) {
+        read = true;
+        continue;
+      }
       const bool operand =
           (i == 0 && takes_rounded(op)) || (op.kind == OpKind::matmul && i < 2);
       if (!operand) return false;
@@ -108,6 +112,11 @@ inline bool Region::only_multiplied(int tensor) const {
   for (int output : plan_.outputs)
     if (output == tensor) return false;
   return read;
+}
+
+// Whether what is no product writes its result rounded.
+inline bool Region::rounds_result(const Op& op) const {
+  return multiplies_rounded() && only_multiplied(op.outputs[0]);
 }
 
 // Of a product of rounded numbers whose kernel takes the first `fused` post-operators.

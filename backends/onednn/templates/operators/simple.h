@@ -1,6 +1,7 @@
 // Operators that keep the layout their input has: pooling, normalizations, elementwise.
 #pragma once
 
+#include "chains.h"
 #include "fused.h"
 
 namespace collage_onednn {
@@ -91,11 +92,18 @@ inline void Region::resample(const Op& op) {
 // Over the last dimension. inputs: x, scale, shift; floats: epsilon
 inline void Region::layer_norm(const Op& op) {
   using flags = dnnl::normalization_flags;
-  int src = plain(op.inputs[0]);
-  int dst = storage_.fresh(storage_.md(src));
-  dnnl::layer_normalization_forward::primitive_desc pd(
-      engine_, dnnl::prop_kind::forward_inference, storage_.md(src), storage_.md(dst),
-      op.floats[0], flags::use_scale | flags::use_shift, user_scratchpad());
+  using PD = dnnl::layer_normalization_forward::primitive_desc;
+  const int src = plain(op.inputs[0]);
+  auto make = [&](memory::data_type type) {
+    return PD(engine_, dnnl::prop_kind::forward_inference, storage_.md(src),
+              row_major(tensor_dims(op.outputs[0]), type), op.floats[0],
+              flags::use_scale | flags::use_shift, user_scratchpad(), true);
+  };
+  PD pd;
+  if (rounds_result(op)) pd = make(memory::data_type::bf16);
+  if (!pd.get(true) || is_reference(pd.impl_info_str())) pd = make(memory::data_type::f32);
+  if (!pd.get(true)) throw std::runtime_error("oneDNN has no such normalization");
+  const int dst = storage_.fresh(pd.dst_desc());
   emit(pd, dnnl::layer_normalization_forward(pd),
        {{DNNL_ARG_SRC, src},
         {DNNL_ARG_DST, dst},
@@ -119,35 +127,28 @@ inline void Region::lrn(const Op& op) {
 // inputs: a of the result's shape, b that may be broadcast; ints: algorithm
 inline void Region::binary(const Op& op) {
   const int a = op.inputs[0], b = op.inputs[1];
+  if (in_chain(op, {true, op.ints[0], 0.f, 0.f, b})) return;
   if (op.ints[0] == kPrelu) {
     const int src = dense(a), dst = storage_.fresh(storage_.md(src));
     prelu(src, b, dst);
-    apply_rest(op, 0, dst);
-    bind(op.outputs[0], dst);
+    bind(op.outputs[0], apply_rest(op, 0, dst));
     return;
   }
   const bool full = tensor_dims(a) == tensor_dims(b);
   int first = dense(a);
   int second = full ? in_layout(b, storage_.md(first)) : broadcast(b, storage_.md(first));
   size_t fused = op.post_ops.size();
-  const bool rounds = multiplies_rounded() && only_multiplied(op.outputs[0]);
-  auto type = rounds ? memory::data_type::bf16 : memory::data_type::f32;
   Arguments arguments;
   auto make = [&] {
     arguments.clear();
     return dnnl::binary::primitive_desc(
         engine_, binary_algorithm(op.ints[0]), storage_.md(first), storage_.md(second),
-        any_layout(tensor_dims(op.outputs[0]), type), attributes(op, fused, -1, true, &arguments),
-        true);
+        any_layout(tensor_dims(op.outputs[0])), attributes(op, fused, -1, true, &arguments), true);
   };
   auto poor = [](const dnnl::binary::primitive_desc& pd) {
     return !pd.get(true) || is_reference(pd.impl_info_str());
   };
   auto pd = make();
-  if (rounds && poor(pd)) {
-    type = memory::data_type::f32;
-    pd = make();
-  }
   while (fused > 0 && poor(pd)) {
     --fused;
     pd = make();
@@ -156,8 +157,7 @@ inline void Region::binary(const Op& op) {
     if (storage_.md(first).get_inner_nblks() > 0) first = plain(a);
     const int dst = storage_.fresh(storage_.md(first));
     strided_binary(op.ints[0], first, b, dst);
-    apply_rest(op, 0, dst);
-    bind(op.outputs[0], dst);
+    bind(op.outputs[0], apply_rest(op, 0, dst));
     return;
   }
   int dst = storage_.fresh(pd.dst_desc());
@@ -170,13 +170,13 @@ inline void Region::binary(const Op& op) {
   arguments.insert(arguments.end(),
                    {{DNNL_ARG_SRC_0, first}, {DNNL_ARG_SRC_1, second}, {DNNL_ARG_DST, dst}});
   emit(pd, dnnl::binary(pd), arguments);
-  apply_rest(op, fused, dst);
-  bind(op.outputs[0], dst);
+  bind(op.outputs[0], apply_rest(op, fused, dst));
 }
 
 // ints: algorithm; floats: alpha, beta
 inline void Region::eltwise(const Op& op) {
   const float alpha = op.floats[0], beta = op.floats[1];
+  if (in_chain(op, {false, op.ints[0], alpha, beta, -1})) return;
   int src = dense(op.inputs[0]);
   const auto md = storage_.md(src);
   // Channels that fill up a block would no longer be zero.
@@ -185,8 +185,7 @@ inline void Region::eltwise(const Op& op) {
     src = plain(op.inputs[0]);
   const int dst = storage_.fresh(storage_.md(src));
   apply(op.ints[0], alpha, beta, src, dst);
-  apply_rest(op, 0, dst);
-  bind(op.outputs[0], dst);
+  bind(op.outputs[0], apply_rest(op, 0, dst));
 }
 
 // Extents of the result that are 1 are reduced over. ints: algorithm (mean, sum, max, min)

@@ -173,8 +173,7 @@ inline void Region::convolve_in_tiles(const winograd::Kernels& kernels, const Op
     w.points = numbers(5);
     winograd::convolve(*chosen, w, count, sizes, numbers(6));
   });
-  apply_rest(op, static_cast<size_t>(work.following.count), dst);
-  bind(op.outputs[0], dst);
+  bind(op.outputs[0], apply_rest(op, static_cast<size_t>(work.following.count), dst));
 }
 
 }  // namespace collage_onednn

@@ -2,6 +2,8 @@
 // is compiled by itself, beside the regions (kernels_avx2.cc, kernels_avx512.cc).
 #pragma once
 
+#include <vector>
+
 #include "../linkage.h"
 #include "../processor.h"
 
@@ -10,15 +12,39 @@ namespace collage_onednn {
 // Of `count` numbers side by side; `x` may be `y`.
 using VectorFunction = void (*)(const float* x, float* y, int64_t count, float alpha);
 
+// An elementwise operator in a chain of them, with another operand or two numbers.
+struct Link {
+  enum What {
+    none, add, sub, mul, div, max, min, slopes,
+    relu, leaky, clip, linear, logistic, swish, gelu_erf, gelu_tanh, tanh,
+  } what;
+  bool by_column;  // else the other operand is one number
+  const float* y;  // none where there are the two numbers
+  int64_t pitch;   // of the other operand's rows; 0 where all have the same
+  float alpha, beta;
+};
+
+// Rows of `width` numbers, of which the results have no gaps.
+struct Chain {
+  std::vector<Link> links;
+  const float* x;
+  int64_t pitch, width;
+  void* result;
+};
+
 #define COLLAGE_VECTOR_FUNCTIONS                                                               \
   COLLAGE_WEAK VectorFunction vector_function(dnnl_alg_kind_t algorithm);                      \
   COLLAGE_WEAK void softmax_of_rows(const float* x, float* y, int64_t rows, int64_t count,     \
-                                    bool logarithm);
+                                    bool logarithm);                                           \
+  /* Results in float32. */                                                                     \
+  COLLAGE_WEAK void chained_rows(const Chain& chain, int64_t first, int64_t last);
 namespace avx2 {
 COLLAGE_VECTOR_FUNCTIONS
 }
 namespace avx512 {
 COLLAGE_VECTOR_FUNCTIONS
+// Results in bfloat16.
+COLLAGE_WEAK void rounded_rows(const Chain& chain, int64_t first, int64_t last);
 // The least and the largest value, and zero.
 COLLAGE_WEAK void range_of(const float* x, int64_t count, float* low, float* high);
 // Gives the sum of the bytes.
