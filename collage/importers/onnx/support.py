@@ -225,6 +225,12 @@ def node_label(node: onnx.NodeProto) -> str:
     return str(node.name or next((name for name in node.output if name), node.op_type))
 
 
+def is_row(value: onnx.ValueInfoProto) -> bool:
+    """Whether it is declared to have one axis: in loops, numbers of rounds and conditions may."""
+    tensor = value.type.tensor_type
+    return tensor.HasField("shape") and len(tensor.shape.dim) == 1
+
+
 def all_nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
     """Every node, those in branches and loops included."""
     for node in graph.node:

@@ -21,7 +21,7 @@ from collage.importers.onnx.courses.values import (
     body_under,
     graph_attribute,
 )
-from collage.importers.onnx.support import node_label
+from collage.importers.onnx.support import is_row, node_label
 
 ROUNDS, DOMAIN = "Rounds", "collage"
 """The operator that Loops become; nobody else sees it."""
@@ -132,6 +132,11 @@ def as_rounds(node: onnx.NodeProto, prefix: str, constants: Constants) -> Rounds
 
     results = body_results(body)
     alive, counter = body.input[1].name, body.input[0].name
+    rows_inside = [value.name for value in body.input[:2] if is_row(value)]
+    for name in rows_inside:
+        width = inner.constant("width_inside", [1], "int64")
+        inner.made.append(helper.make_node("Reshape", [f"{name}_alone", width], [name]))
+    alive, counter = (f"{n}_alone" if n in rows_inside else n for n in (alive, counter))
     inner.made += body.node
     again = inner.emit("again", "Reshape", results[0], scalar)
     following = inner.emit("following", "Add", counter, one)

@@ -27,7 +27,7 @@ from collage.importers.onnx.straight.refusals import (
     require_tensors,
 )
 from collage.importers.onnx.straight.scanned import Scanned
-from collage.importers.onnx.support import node_label
+from collage.importers.onnx.support import is_row, node_label
 
 _CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 
@@ -203,7 +203,13 @@ class _Flat(Line):
             if most is None and alive is not True:
                 raise refusal(label, "how often it runs depends on data, without a limit")
             going = self._constant(True, "bool") if alive is True else alive
-            results = self._inline(body, [self._constant(trip, "int64"), going, *states])
+            given = [self._constant(trip, "int64"), going]
+            # Rows of one element, where a body asks for such.
+            for place, value in enumerate(body.input[:2]):
+                if is_row(value):
+                    width = self._constant([1], "int64")
+                    given[place] = self._emit("Reshape", [given[place], width])
+            results = self._inline(body, [*given, *states])
             carried = results[1 : 1 + len(states)]
             if alive is not True:
                 self._require_cheap(body, label)

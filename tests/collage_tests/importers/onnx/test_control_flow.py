@@ -250,3 +250,33 @@ def test_a_loop_within_a_loop_that_ends_by_what_it_computes(limit: float) -> Non
         x=np.random.default_rng().uniform(-1, 0.9, 3).astype("float32"),
         limit=np.array(limit, "float32"),
     )
+
+
+def test_numbers_of_rounds_and_conditions_in_rows_of_one() -> None:
+    """As PyTorch's exporter declares them: what is taken by such a number has an axis more."""
+    compare(
+        """
+        net (float[3,5] x) => (float[3,N] y, float[3,M] z) {
+            n = Constant <value = int64[1] {2}> ()
+            go = Constant <value = bool[1] {1}> ()
+            ends = Constant <value = int64[3] {0, 1, 4}> ()
+            one = Constant <value = int64 {1}> ()
+            axis = Constant <value = int64[1] {1}> ()
+            nothing = SequenceEmpty <dtype = 1> ()
+            pieces = Loop (n, go, nothing) <
+                body = step (int64[1] i, bool[1] c, seq(float[A,B]) s) =>
+                            (bool[1] c2, seq(float[A,B]) s2) {
+                    begin = Gather(ends, i)
+                    next = Add(i, one)
+                    end = Gather(ends, next)
+                    piece = Slice(x, begin, end, axis)
+                    s2 = SequenceInsert(s, piece)
+                    c2 = Identity(c)
+                }>
+            first = Constant <value = int64 {0}> ()
+            y = SequenceAt(pieces, first)
+            z = SequenceAt(pieces, one)
+        }
+        """,
+        x=fresh(3, 5),
+    )

@@ -67,6 +67,31 @@ def test_a_loop_as_often_as_an_input_says(trips: int) -> None:
     )
 
 
+@pytest.mark.parametrize("limit", [-9, 3, 70])
+def test_numbers_of_rounds_and_conditions_in_rows_of_one(limit: int) -> None:
+    """What is taken by such a number has an axis more than what is taken by a number."""
+    compare(
+        """
+        net (float[1,9] x, float[1] limit) => (float[1] y) {
+            yes = Constant <value = bool[1] {1}> ()
+            most = Constant <value = int64[1] {8}> ()
+            zero = Constant <value = float[1] {0}> ()
+            y = Loop (most, yes, zero) <
+                body = step (int64[1] i, bool[1] c, float[1] h) => (bool[1] c2, float[1] h2) {
+                    taken = Gather <axis = 1> (x, i)
+                    axis = Constant <value = int64[1] {0}> ()
+                    product = MatMul(taken, taken)
+                    row = Squeeze(product, axis)
+                    h2 = Add(h, row)
+                    c2 = Less(h2, limit)
+                }>
+        }
+        """,
+        x=fresh(1, 9),
+        limit=np.array([limit], "float32"),
+    )
+
+
 @pytest.mark.parametrize("go", [True, False])
 @pytest.mark.parametrize("limit", [-9.0, 1.5, 9.0])
 def test_rows_of_a_loop_that_ends_early(go: bool, limit: float) -> None:
