@@ -124,6 +124,7 @@ def import_exported_program(
     from collage.importers.torch.courses.model import has_control_flow, import_course, straightened
     from collage.importers.torch.cut import CutRows
     from collage.importers.torch.dynamic import with_shapes
+    from collage.importers.torch.eight_bits import with_wide_weights
     from collage.importers.torch.examples import examples_of
     from collage.importers.torch.exporting.derivatives import require_no_derivatives
     from collage.importers.torch.known_masks import with_known_masks
@@ -139,7 +140,7 @@ def import_exported_program(
     require_no_derivatives(program)
     traced = program
     program, shapes = with_shapes(program, shapes)
-    program = with_pieces_alone(with_known_masks(program))
+    program = with_pieces_alone(with_known_masks(with_wide_weights(program)))
     signature: Signature | None = None
 
     def imported(more: int | None = None) -> tuple[ImportedModel, list[CutRows]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from collage.backends.contract.errors import ModelError
+from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.importers.torch.exporting.module import export_module
 from collage.normalize import normalize
@@ -128,3 +130,37 @@ def test_packed_weights_are_refused_with_what_to_do_instead() -> None:
     packed = torch.ao.quantization.quantize_dynamic(float_net, {torch.nn.Linear})
     with pytest.raises(ModelError, match=r"packed for one library.*pt2e"):
         export_module(packed, (torch.ones(1, 4),))
+
+
+class EightBits(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Weights in float8: a parameter with a scale for each row, a buffer, and one turned around."""
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        rows_of = torch.randn(6, 8)
+        scales = rows_of.abs().amax(1, keepdim=True) / torch.finfo(kind).max
+        self.weight = torch.nn.Parameter((rows_of / scales).to(kind), requires_grad=False)
+        self.register_buffer("scales", scales)
+        self.register_buffer("second", torch.randn(6, 4).to(kind))
+
+    def forward(self, x: Any) -> Any:
+        x = torch.nn.functional.linear(x, self.weight.to(x.dtype) * self.scales)
+        return x @ self.second.t().to(torch.bfloat16).float().t(), self.second[:2].half()
+
+
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_weights_of_eight_bits_are_what_they_stand_for(kind: Any) -> None:
+    torch.manual_seed(3)
+    net, x = EightBits(kind), torch.randn(3, 8)
+    found = evaluate(load_model(net, example_inputs=(x,)).mod, [x.numpy()])
+    with torch.no_grad():
+        wanted = net(x)
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert mine.dtype == theirs.numpy().dtype
+        np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_values_that_are_rounded_to_eight_bits_are_refused() -> None:
+    program = program_of(lambda x: x.to(torch.float8_e4m3fn).float(), rows(2, 3))
+    with pytest.raises(ModelError, match="float8_e4m3fn"):
+        load_model(program)
