@@ -89,6 +89,10 @@ SPECIAL = {
         torch.special.zeta(x.abs() + 1.5, 2.5),
         torch.special.zeta(3.0, x.abs() + 0.3),
     ),
+    "chebyshev": lambda x: (
+        torch.special.chebyshev_polynomial_t(x / 9, 5),
+        torch.special.shifted_chebyshev_polynomial_v(x / 9, (x.abs() / 2)),
+    ),
     "of several": lambda x: torch.mvlgamma(x.abs() + 2, 3),
 }
 
@@ -97,10 +101,12 @@ SPECIAL = {
 def test_special_functions(case: str) -> None:
     edges = [0.0, -0.0, 1e-6, 3.75, 9.5, -3.0, math.inf, math.nan]
     x = torch.cat([torch.linspace(-9.3, 9.3, 100), torch.tensor(edges)])
-    if case in ("i0", "sinh", "cosh", "quantiles", "scaled", "shares", "zeta"):
+    if case in ("i0", "sinh", "cosh", "quantiles", "scaled", "shares", "zeta", "chebyshev"):
         x = x[~torch.isinf(x)]
     if case == "trigamma":
         x = x[x != -3]  # A pole, of which PyTorch's is a large number.
+    if case == "chebyshev":
+        x = x[~torch.isnan(x)]  # PyTorch's of these are whatever stood in memory.
     function = _flat(SPECIAL[case])
     # PyTorch's own are coarser in float32, some of them.
     for mine, theirs in zip(imported(function, x), function(x.double()), strict=True):

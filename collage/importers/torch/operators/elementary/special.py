@@ -15,6 +15,7 @@ import torch
 
 from collage.importers.torch.operators.elementary import bessel
 from collage.importers.torch.operators.elementary.airy import airy
+from collage.importers.torch.operators.elementary.chebyshev import polynomial
 from collage.importers.torch.operators.elementary.derivatives import polygamma
 from collage.importers.torch.operators.elementary.zeta import zeta
 from collage.importers.torch.operators.errors import RefusedError
@@ -297,7 +298,14 @@ def special_functions() -> dict[Any, Callable[..., Any]]:
             name = f"special_{'scaled_' if scaled else ''}modified_bessel_k{order}"
             apart = bessel.falling(order, grows, scaled=scaled)
             functions[getattr(aten, name)] = apart
+    for kind in "tuvw":
+        for shifted in (False, True):
+            name = f"special_{'shifted_' if shifted else ''}chebyshev_polynomial_{kind}"
+            functions[getattr(aten, name)] = polynomial(kind, shifted=shifted)
     found = {whole.default: _computed_wide(apart) for whole, apart in functions.items()}
     for one in (aten.special_zeta.other_scalar, aten.special_zeta.self_scalar):
         found[one] = _computed_wide(zeta)
+    for whole, apart in functions.items():
+        if "chebyshev" in str(whole):
+            found[whole.x_scalar] = found[whole.n_scalar] = _computed_wide(apart)
     return found

@@ -119,3 +119,24 @@ def test_zeta_function() -> None:
     )
     torch.testing.assert_close(one(x, 2.5), operators.other_scalar(x.double(), 2.5).float())
     torch.testing.assert_close(other(3.0, q), operators.self_scalar(3.0, q.double()).float())
+
+
+@pytest.mark.parametrize("shifted", ["", "shifted_"])
+@pytest.mark.parametrize("kind", ["t", "u", "v", "w"])
+def test_chebyshevs_polynomials(kind: str, shifted: str) -> None:
+    """At any place and of any degree, whole or not; none below zero."""
+    from collage.importers.torch.operators.elementary.special import special_functions
+
+    operators = getattr(torch.ops.aten, f"special_{shifted}chebyshev_polynomial_{kind}")
+    apart = special_functions()[operators.default]
+    x = torch.cat([torch.rand(3000) * 3 - 1.5, torch.tensor([1.0, -1.0, 0.0, 0.5]).repeat(8)])
+    n = torch.cat([torch.rand(3000) * 14 - 2, torch.arange(8.0).repeat_interleave(4)])
+    exact = operators.default(x.double(), n.double())
+    torch.testing.assert_close(apart(x, n), exact.float(), rtol=1e-5, atol=1e-6)
+    many = torch.rand(500) * 2 - 1 if not shifted else torch.rand(500)
+    exact = operators.default(many.double(), torch.full((500,), 40.0, dtype=torch.float64))
+    of_scalar = special_functions()[operators.n_scalar](many, 40)
+    torch.testing.assert_close(of_scalar, exact.float(), rtol=1e-4, atol=1e-5)
+    degrees = torch.arange(9)
+    found = special_functions()[operators.x_scalar](0.3, degrees)
+    torch.testing.assert_close(found, operators.x_scalar(0.3, degrees), rtol=1e-5, atol=1e-5)
