@@ -20,7 +20,13 @@ from collage.backends.contract.errors import CompileError
 from collage.backends.toolchain import compiling
 from collage.backends.toolchain.artifact_cache import make_once, replacing
 from collage.backends.toolchain.cuda_toolkit import arch_flags, find_toolkit
-from collage.backends.toolchain.kernels.source import Kernel, Source, entries, merged
+from collage.backends.toolchain.kernels.source import (
+    Kernel,
+    Source,
+    entries,
+    merged,
+    with_infinities,
+)
 
 _TOGETHER = 6
 """Kernels that one compiler is begun for: what it takes to read CUDA's headers is as much as what
@@ -50,6 +56,7 @@ def compile_kernels(code: str, context: BuildContext, arch: str) -> bytes:
     CompileError
         When nvcc fails; carries its messages.
     """
+    code = with_infinities(code)
     nvcc = _Nvcc(context, arch)
     output = context.cache_dir / "fatbins" / f"{nvcc.key(code)}.fatbin"
 

@@ -17,6 +17,32 @@ _BRACE = re.compile(r"[{}]")
 _COMMENT = re.compile(r"^[ \t]*//.*\n|^[ \t]*\n", re.MULTILINE)
 
 
+_NO_NUMBERS = {"inff": "__int_as_float(0x7f800000)", "nanf": "__int_as_float(0x7fc00000)"}
+_NO_NUMBER = re.compile(r"\b(?:inff|nanf)\b(?! *\()")
+
+
+def with_infinities(code: str) -> str:
+    """The source with what TVM means by infinities and NaNs of bfloat16, which it spells as C does
+    numbers.
+
+    Parameters
+    ----------
+    code : str
+        As TVM writes it.
+
+    Returns
+    -------
+    str
+        The same with CUDA's own.
+
+    Examples
+    --------
+    >>> with_infinities("x[0] = __float2bfloat16_rn(-inff);")
+    'x[0] = __float2bfloat16_rn(-__int_as_float(0x7f800000));'
+    """
+    return _NO_NUMBER.sub(lambda found: _NO_NUMBERS[found[0]], code)
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One kernel of a source.

@@ -27,6 +27,7 @@ SAMPLE = frozenset(
         *(("softmax", "bfloat16"), ("layer_norm", "bfloat16"), ("cumsum_last", "float16")),
         *(("avg_pool1d", "float16"), ("resize2d_linear", "bfloat16"), ("cumprod", "bfloat16")),
         *(("scatter_nd", "float16"), ("sum_of_all", "float16"), ("argmax_columns", "float16")),
+        *(("max_rows", "bfloat16"), ("min_columns", "bfloat16")),
     )
 )
 """Cases for every day: one of each kind."""
@@ -135,6 +136,8 @@ class _Operators:
         yield "sum_of_all", [(_PIXELS,)], _partial(op.sum)
         # Results of 64 bits beside each other, of operands of 16.
         yield "argmax_columns", [(300, 64)], _partial(op.argmax, axis=0)
+        yield "max_rows", [(300, 1000)], _partial(op.max, axis=[1])
+        yield "min_columns", [(300, 64)], _partial(op.min, axis=[0])
         yield "sum_few_columns", [(_PIXELS, 3)], _partial(op.sum, axis=[0])
         yield "prod", [(300, 24)], _partial(op.prod, axis=[1])
         yield "cumsum_last", [(6, 4096)], _partial(op.cumsum, axis=1)
