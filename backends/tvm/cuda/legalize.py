@@ -27,6 +27,8 @@ from collage.backends.tvm.common.legalization import (
 from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.common.numbers.rounding import WIDE
 from collage.backends.tvm.cuda import norms
+from collage.backends.tvm.cuda.affine import legalize_index, legalize_take
+from collage.backends.tvm.cuda.bands import legalize_banded
 from collage.backends.tvm.cuda.fourier import legalize_product
 from collage.backends.tvm.cuda.median import legalize_median
 from collage.backends.tvm.cuda.phases import legalize_groups
@@ -52,7 +54,9 @@ def legalizations() -> Mapping[str, Legalization]:
         **{f"relax.nn.conv{n}d": _legalize_convolution for n in (1, 2, 3)},
         **{f"relax.nn.adaptive_avg_pool{n}d": _legalize_adaptive_pool for n in (1, 2, 3)},
         **{f"relax.nn.conv{n}d_transpose": legalize_transposed_convolution for n in (1, 2, 3)},
-        "relax.matmul": legalize_product,
+        "relax.matmul": _legalize_product,
+        "relax.take": legalize_take,
+        "relax.index_tensor": legalize_index,
         _ROI_POOL: legalize_region_maxima(EXACT[_ROI_POOL]),
         _ROI_ALIGN: legalize_region_samples(EXACT[_ROI_ALIGN]),
         RECURRENT: legalize_recurrent,
@@ -66,6 +70,12 @@ def legalizations() -> Mapping[str, Legalization]:
         "relax.nn.attention": _legalize_attention,
         "relax.nn.attention_bias": _legalize_attention,
     }
+
+
+def _legalize_product(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """A product, unless its matrix of constants says that it is something that takes less."""
+    banded = legalize_banded(builder, call)
+    return legalize_product(builder, call) if banded is None else banded
 
 
 def _legalize_convolution(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -9,7 +9,8 @@ threads wait for each other where they add to one element.
 
 Sums, products and extremes are made by the memory; narrower types than its own are kept in float32
 before. Of updates of one place the last counts, as it does elsewhere here:
-each place gets to know the highest number of its updates before any is written.
+each place gets to know the highest number of its updates before any is written, unless all
+updates are one number.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import tvm
 from tvm import relax, te, tirx
+from tvm.ir import GenericConst
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
@@ -89,9 +91,18 @@ def _is_ours(call: relax.Call, indices: int) -> bool:
     return some and indices > _FEW and has_atomic(reduction, str(call.ty.dtype))
 
 
+def _is_uniform(updates: relax.Expr) -> bool:
+    """Whether it does not matter which of them is last."""
+    if not isinstance(updates, GenericConst):
+        return False
+    values = updates.value.numpy().reshape(-1)
+    return bool((values == values[:1]).all())
+
+
 def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: Scatter) -> relax.Expr:
     reduction = str(call.attrs.reduction)
     put_there = reduction == UPDATE
+    in_order = put_there and not _is_uniform(call.args[2])
     dtype = str(call.ty.dtype)
     numbers = scatter.size // scatter.row
 
@@ -100,15 +111,16 @@ def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: Scatter) -> re
         out, *last = (T.buffer_proxy(each) for each in outs)
 
         def copy(number: Any) -> None:
-            out[number] = x[number]
+            with T.seq_scope():
+                out[number] = x[number]
+                if in_order:
+                    with T.If(number % scatter.row == 0), T.Then():
+                        last[0][number // scatter.row] = -1
 
         def reduce(number: Any) -> None:
             place = scatter.place(chosen, number)
             with T.If(tirx.all(*place.inside)), T.Then(), T.seq_scope():
                 combine(reduction, dtype, out[place.element], updates[number])
-
-        def nobody(number: Any) -> None:
-            last[0][number] = -1
 
         def claim(number: Any) -> None:
             place = scatter.place(chosen, number * scatter.row)
@@ -118,16 +130,20 @@ def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: Scatter) -> re
 
         def put(number: Any) -> None:
             place = scatter.place(chosen, number)
-            is_last = last[0][place.element // scatter.row] == number // scatter.row
-            with T.If(tirx.all(*place.inside)), T.Then(), T.If(is_last), T.Then():
-                out[place.element] = updates[number]
+            with T.If(tirx.all(*place.inside)), T.Then():
+                if not in_order:
+                    out[place.element] = updates[number]
+                    return
+                is_last = last[0][place.element // scatter.row] == number // scatter.row
+                with T.If(is_last), T.Then():
+                    out[place.element] = updates[number]
 
         with IRBuilder() as ib:
             with T.seq_scope():
                 _each(scatter.size, copy)
                 if put_there:
-                    _each(numbers, nobody)
-                    _each(scatter.count // scatter.row, claim)
+                    if in_order:
+                        _each(scatter.count // scatter.row, claim)
                     _each(scatter.count, put)
                 elif reduction == ADD and _is_crowded(scatter):
                     _add_in_blocks(scatter, dtype, (chosen, updates, out))
@@ -137,7 +153,7 @@ def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: Scatter) -> re
 
     def scattered(x: te.Tensor, chosen: te.Tensor, updates: te.Tensor) -> Any:
         outs = [tirx.decl_buffer(x.shape, dtype, "out_buf", layout=None)]
-        if put_there:
+        if in_order:
             outs.append(tirx.decl_buffer((numbers,), "int32", "last_buf", layout=None))
         return te.extern(
             [buffer.shape for buffer in outs],
@@ -153,7 +169,7 @@ def _emit(builder: relax.BlockBuilder, call: relax.Call, scatter: Scatter) -> re
         )
 
     found = builder.call_te(scattered, *call.args, primfunc_name_hint="scattered")
-    return relax.TupleGetItem(builder.emit(found), 0) if put_there else found
+    return relax.TupleGetItem(builder.emit(found), 0) if in_order else found
 
 
 def _is_crowded(scatter: Scatter) -> bool:

@@ -11,13 +11,11 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from collage.backends.relax.static_shape import tensor_shape
+from collage.backends.tvm.common.bands import band_of
 from collage.backends.tvm.cpu.extents import all_float32
 from collage.backends.tvm.cpu.images.resize import LONGEST_ROW, Kernel, call_kernel
 from collage.backends.tvm.cpu.images.taps import Taps
 from collage.backends.tvm.cpu.schedules import Machine
-
-_SPARSE, _MOST_TAPS = 6, 32
-"""One in so many elements may be in the band, and so many of each row."""
 
 
 def legalize_banded(
@@ -83,14 +81,8 @@ def band(matrix: NDArray[np.float32]) -> Taps | None:
     >>> found.places[:, :3].tolist(), found.taps
     ([[0, 2, 4], [1, 3, 5]], 2)
     """
-    after, before = matrix.shape
-    held = matrix != 0
-    firsts = np.where(held.any(1), held.argmax(1), 0)
-    lasts = np.where(held.any(1), before - 1 - held[:, ::-1].argmax(1), 0)
-    taps = int((lasts - firsts).max()) + 1
-    if taps > _MOST_TAPS or taps * _SPARSE > before or not np.isfinite(matrix).all():
+    found = band_of(matrix)
+    if found is None:
         return None
-    firsts = np.minimum(firsts, before - taps)
-    places = firsts + np.arange(taps)[:, None]
-    weights = matrix[np.arange(after), places]
-    return Taps(before, places.astype(np.int32), weights.astype(np.float32))
+    places = found.firsts + np.arange(found.taps)[:, None]
+    return Taps(matrix.shape[1], places.astype(np.int32), found.weights)

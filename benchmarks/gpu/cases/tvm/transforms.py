@@ -1,4 +1,5 @@
-"""Fourier transforms of lines, and regions cut out of pictures."""
+"""Fourier transforms of lines, regions cut out of pictures, and operators whose constants say that
+they take less: bands, regular places, rows that are all one number."""
 
 from __future__ import annotations
 
@@ -42,6 +43,14 @@ def _cases() -> Iterator[CudaCase]:
             module = functools.partial(_transform, kind, rows, length, dtype)
             name = f"fourier-{kind}-{rows}x{length}-{dtype}"
             yield CudaCase(name, "tvm", "", module, rtol=RTOL[dtype])
+    for dtype in RTOL:
+        for side in ("left", "right"):
+            module = _banded(side, dtype)
+            yield CudaCase(f"banded-{side}-{dtype}", "tvm", "", module, rtol=RTOL[dtype])
+        yield CudaCase(f"windows-{dtype}", "tvm", "", _windows(dtype), rtol=0.0)
+        for uniform in (True, False):
+            name = f"put-{'alike' if uniform else 'in_order'}-{dtype}"
+            yield CudaCase(name, "tvm", "", _put(dtype, uniform=uniform), rtol=0.0)
     for layout, dtype in _CUT:
         module = _regions(layout, dtype)
         name = f"regions-{layout}-{dtype}"
@@ -79,3 +88,45 @@ def _regions(layout: str, dtype: str) -> tvm.IRModule:
         return relax.Tuple([emit(each) for each in found])
 
     return graph([shape], body, dtype)
+
+
+def _banded(side: str, dtype: str) -> tvm.IRModule:
+    """A picture's rows or columns, each result made of four neighbours."""
+    rows = np.arange(100)
+    matrix = np.zeros((100, 224))
+    places = (rows * 220 // 99)[:, None] + np.arange(4)
+    matrix[rows[:, None], places] = np.random.default_rng(0).random((100, 4))
+
+    def body(emit: Emit, x: relax.Var) -> relax.Expr:
+        if side == "right":
+            return emit(op.matmul(x, relax.const(matrix.T.copy(), dtype)))
+        return emit(op.matmul(relax.const(matrix, dtype), x))
+
+    return graph([(2, 3, 224, 224)], body, dtype)
+
+
+def _windows(dtype: str) -> tvm.IRModule:
+    """Every window of 3 by 3 of a padded picture, window by window."""
+    steps = np.arange(28)[:, None] * 2 + np.arange(3)
+    places = [steps[:, None, :, None], steps[None, :, None, :]]
+
+    def body(emit: Emit, x: relax.Var) -> relax.Expr:
+        padded = emit(op.nn.pad(x, [1, 1, 1, 1, 0, 0]))
+        constants = relax.Tuple([relax.const(place.astype("int64")) for place in places])
+        return emit(op.permute_dims(emit(op.index_tensor(padded, constants))))
+
+    return graph([(56, 56, 24)], body, dtype)
+
+
+def _put(dtype: str, *, uniform: bool) -> tvm.IRModule:
+    """Rows put at places that come again; of different ones the last stays."""
+    random = np.random.default_rng(0)
+    rows = random.integers(0, 1024, (300, 1))
+    updates = np.full((300, 64), 2.5) if uniform else random.standard_normal((300, 64))
+
+    def body(emit: Emit, x: relax.Var) -> relax.Expr:
+        return emit(
+            op.scatter_nd(x, relax.const(rows), relax.const(updates.astype(dtype), dtype), "update")
+        )
+
+    return graph([(1024, 64)], body, dtype)
