@@ -28,6 +28,8 @@ from collage.backends.cutlass.options import CutlassOptions
 from collage.backends.relax.partitions.composites import Composite
 from collage.backends.relax.tensor_spec import TensorSpec
 
+MULTIPROCESSORS = 132
+"""Of an H100 or H200, for estimates; an A100's 108 would order kernels alike."""
 DTYPE_BITS = {"float16": 16, "bfloat16": 16, "float32": 32}
 """Element types of operands, by their width."""
 

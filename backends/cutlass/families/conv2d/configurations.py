@@ -7,12 +7,9 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from collage.backends.cutlass.families._base import Configuration, alignment
+from collage.backends.cutlass.families._base import MULTIPROCESSORS, Configuration, alignment
 from collage.backends.cutlass.families.conv2d.problem import Conv2dProblem
 from collage.backends.cutlass.options import CutlassOptions
-
-_MULTIPROCESSORS = 132
-"""Of an H100 or H200; on others the estimate orders a little worse."""
 
 CYCLES_OF_SECOND_KERNEL = 4000.0
 """Launching and running the kernel that sums slices."""
@@ -230,7 +227,7 @@ def _splits(problem: Conv2dProblem, tile: _Tile, steps: int, options: CutlassOpt
         fitting = [count for count in given if count <= most]
         return fitting or [1]
     blocks = math.ceil(problem.n * problem.p * problem.q / tile.m) * math.ceil(problem.k / tile.n)
-    wanted = [c for c in (2, 4, 8) if c <= most and c * blocks <= 2 * _MULTIPROCESSORS]
+    wanted = [c for c in (2, 4, 8) if c <= most and c * blocks <= 2 * MULTIPROCESSORS]
     return [1, *wanted] if steps >= 16 else [1]
 
 
@@ -265,14 +262,14 @@ def _seconds(problem: Conv2dProblem, tile: _Tile, steps: int, split_k: int) -> f
     pixels = problem.n * problem.p * problem.q
     blocks = math.ceil(pixels / tile.m) * math.ceil(problem.k / tile.n) * split_k
     # Once every multiprocessor has two blocks, a last incomplete wave hardly shows.
-    waves = float(math.ceil(blocks / _MULTIPROCESSORS))
-    if blocks > 2 * _MULTIPROCESSORS:
-        waves = blocks / _MULTIPROCESSORS
+    waves = float(math.ceil(blocks / MULTIPROCESSORS))
+    if blocks > 2 * MULTIPROCESSORS:
+        waves = blocks / MULTIPROCESSORS
     # A step costs a barrier besides its products; filling and draining the pipeline, some steps.
     work = tile.m * tile.n * ((tile.k + 8) * math.ceil(steps / split_k) + 96)
     cost = waves * work / tile.efficiency
     if split_k > 1:
         traffic = problem.n * problem.p * problem.q * problem.k * 4 * (split_k + 1)
-        cycles = CYCLES_OF_SECOND_KERNEL + traffic / (CACHE_BYTES_PER_CYCLE * _MULTIPROCESSORS)
+        cycles = CYCLES_OF_SECOND_KERNEL + traffic / (CACHE_BYTES_PER_CYCLE * MULTIPROCESSORS)
         cost += cycles * MULTIPLY_ADDS_PER_CYCLE
     return cost

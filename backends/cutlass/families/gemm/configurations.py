@@ -11,12 +11,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from collage.backends.cutlass.families._base import Configuration, KernelSpec
+from collage.backends.cutlass.families._base import MULTIPROCESSORS, Configuration, KernelSpec
 from collage.backends.cutlass.families.gemm.problem import GemmProblem
 from collage.backends.cutlass.options import CutlassOptions
 
-_NUM_MULTIPROCESSORS = 132
-"""Of an H100 or H200; an A100's 108 would order the tiles alike."""
 _CYCLES_AROUND_TILE = 2000.0
 """Filling and draining a tile's pipeline, and its epilogue."""
 CYCLES_OF_SECOND_KERNEL = 4000.0
@@ -239,13 +237,13 @@ def _slice_counts(problem: GemmProblem, math: str, options: CutlassOptions) -> t
         fitting = tuple(count for count in given if problem.k >= count * _MIN_SLICE or count == 1)
         return fitting or (1,)
     smallest = min(_num_tiles(problem, tile) for tile in TILES[math])
-    if smallest >= _NUM_MULTIPROCESSORS // 2:
+    if smallest >= MULTIPROCESSORS // 2:
         return (1,)
     counts = (2, 4, 8, 16, _MAX_SLICES)
     fitting = tuple(
         count
         for count in counts
-        if problem.k >= count * _MIN_SLICE and smallest * count <= 2 * _NUM_MULTIPROCESSORS
+        if problem.k >= count * _MIN_SLICE and smallest * count <= 2 * MULTIPROCESSORS
     )
     return (1, *fitting)
 
@@ -270,9 +268,9 @@ def _estimated_cycles(problem: GemmProblem, math: str, configuration: GemmConfig
     # The next tile's operands arrive while a tile is finished.
     around = _CYCLES_AROUND_TILE * (0.8 if configuration.kind == "sm90" else 1.0)
     blocks = _num_tiles(problem, tile) * slices
-    waves = max(1.0, blocks / _NUM_MULTIPROCESSORS)
-    if blocks > _NUM_MULTIPROCESSORS:
-        whole = -(-blocks // _NUM_MULTIPROCESSORS)
+    waves = max(1.0, blocks / MULTIPROCESSORS)
+    if blocks > MULTIPROCESSORS:
+        whole = -(-blocks // MULTIPROCESSORS)
         # Small tiles share a multiprocessor, which evens out the last wave.
         small = rows * columns <= 64 * 128
         waves = (waves + whole) / 2 if small else whole
@@ -281,5 +279,5 @@ def _estimated_cycles(problem: GemmProblem, math: str, configuration: GemmConfig
     cycles = waves * (busy + around)
     if configuration.kind == "split_k":
         sums = problem.m * problem.n * 4.0 * (slices + 1)
-        cycles += CYCLES_OF_SECOND_KERNEL + sums / (CACHE_BYTES_PER_CYCLE * _NUM_MULTIPROCESSORS)
+        cycles += CYCLES_OF_SECOND_KERNEL + sums / (CACHE_BYTES_PER_CYCLE * MULTIPROCESSORS)
     return cycles

@@ -15,6 +15,7 @@ from collage.backends.contract import Match, PatternTriple, Verdict
 from collage.backends.contract.errors import UnsupportedProblemError
 from collage.backends.cutlass.families._base import (
     DTYPE_BITS,
+    MULTIPROCESSORS,
     Configuration,
     KernelSource,
     KernelSpec,
@@ -37,7 +38,7 @@ _OPERANDS = {"layer_norm": 3, "rms_norm": 2}
 
 MAX_CHUNKS = 8
 _MAX_THREADS = 1024
-_BUSY_ROWS = 132 * 16
+_BUSY_ROWS = 16 * MULTIPROCESSORS
 """From so many rows on, one warp per row keeps an H100 or H200 busy."""
 
 

@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm import s_tir, tirx
 
 from collage.backends.tvm.common.families import Refusal
+from collage.backends.tvm.cuda.rows.lines import MULTIPROCESSORS
 
 VECTOR_BYTES = 16
 """The widest load and store of one thread."""
@@ -48,7 +49,7 @@ class Gpu:
     target: tvm.target.Target
     sm: int
     max_threads: int
-    num_sms: int = 132
+    num_sms: int = MULTIPROCESSORS
 
     @classmethod
     def of_target(cls, target: tvm.target.Target) -> Gpu:
