@@ -17,8 +17,9 @@ from collage.testing.graphs import Emit, graph
 
 RTOL = {"float32": 2e-6, "float16": 2e-3, "bfloat16": 1e-2}
 
-_REGIONS_RTOL = {**RTOL, "float32": 5e-5}
-"""Of samples, whose places between pixels are numbers of float32, too."""
+_REGIONS_RTOL = {**RTOL, "float32": 2e-5}
+"""Of samples, whose places between pixels are numbers of float32, too: in pictures of a hundred
+pixels they are off by up to 4e-6 of one, and neighbours differ by a few deviations of values."""
 
 _TRANSFORMED = (
     (8, 4096, "float32"),
