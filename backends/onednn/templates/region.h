@@ -137,6 +137,10 @@ class Region {
   int chained(int from, const desc& md, const std::vector<PostOp>& steps,
               const std::vector<Link>& links, bool rounds);
   bool in_chain(const Op& op, const PostOp& self);
+  // operators/groups.h
+  int64_t joined_groups(const Op& op) const;
+  int weights_of_joined(int weights, int64_t together);
+  bool conv_of_joined(const Op& op, size_t at);
   // operators/simple.h
   bool whole_averaged(const Op& op);
   void pool(const Op& op);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from collage.cost.reference.sensitivity import in_form
 from collage.targets import resolve_targets
 from collage.testing.graphs import Emit, constant, graph
 from tests.backends_tests.onednn.region_graphs import GRAPHS
-from tests.backends_tests.onednn.regions import Regions, random_inputs
+from tests.backends_tests.onednn.regions import Regions, random_inputs, run_elsewhere
 
 Body = Callable[[Emit, relax.Expr], relax.Expr]
 
@@ -181,3 +182,44 @@ def test_a_precision_is_one_of_two() -> None:
     assert target.implementation.precision(target.options) is Precision.BFLOAT16
     with pytest.raises(TargetError, match="float32, bfloat16"):
         resolve_targets(["llvm", {"kind": "onednn", "precision": "int4"}])
+
+
+GROUPED = (
+    ((1, 128, 14, 14), 32, 4, 1),
+    ((2, 64, 15, 13), 8, 16, 2),
+    ((1, 48, 9, 9), 6, 5, 1),
+    ((1, 96, 20), 6, 16, 2),
+    ((1, 64, 5, 6, 7), 16, 4, 1),
+    ((1, 72, 12, 12), 9, 8, 1),
+)
+"""Pictures, groups, channels that each makes, steps."""
+
+
+def _in_groups(x: tuple[int, ...], groups: int, made: int, stride: int) -> Body:
+    axes = len(x) - 2
+    convolved = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}[axes]
+    inputs = x[1] // groups
+
+    def body(emit: Emit, given: relax.Expr) -> relax.Expr:
+        taps = (3,) * axes
+        scale = (3**axes * inputs) ** -0.5
+        weights = constant(groups * made, inputs, *taps, scale=scale)
+        attrs = {"strides": [stride] * axes, "padding": [1] * axes, "groups": groups}
+        y = emit(op.nn.relu(emit(convolved(given, weights, **attrs))))
+        return emit(convolved(y, constant(16, groups * made, *(1,) * axes, scale=0.1)))
+
+    return body
+
+
+def test_groups_of_few_channels(tmp_path: Path) -> None:
+    graphs = {str(i): graph([args[0]], _in_groups(*args)) for i, args in enumerate(GROUPED)}
+    regions = Regions(graphs, tmp_path / "regions", {"precision": "bfloat16"})
+    given = {n: random_inputs(mod, np.random.default_rng())[0] for n, mod in graphs.items()}
+    found, told = run_elsewhere(regions.path, given, tmp_path, ONEDNN_VERBOSE="1")
+    for name, mod in graphs.items():
+        (expected,) = evaluate(mod, [given[name]])
+        assert largest_error(found[name], expected) < 4 * _HALF_A_DIGIT, GROUPED[int(name)]
+    run = re.findall(r",exec,cpu,convolution,([^,]*),.*,g\d+mb", told)
+    if "amx_bf16" in cpu_flags_here():
+        assert len(run) >= len(GROUPED) - 1  # nine groups of eight become three, and so on
+        assert all("amx" in kernel for kernel in run), run
