@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from collage.backends.toolchain import compiling, native, openmp_pool
 from collage.backends.toolchain.compiling import TEMPLATES, Compilation
 from collage.cost.engines.rpc import guard
 
-OURS = TEMPLATES.parents[2]
+OURS, INSTALLED = TEMPLATES.parents[2], Path(sys.prefix).resolve()
 SHARED = {
     "threads": native.num_threads_object,
     "thread pool": native.thread_pool_object,
@@ -48,8 +49,10 @@ class _ByName:
         assert self.seen
         for named, command in self.seen:
             rule = compiling.run_tool([*(word for word in command if word != "-c"), "-MM"])
-            read = [Path(word) for word in rule.replace("\\\n", " ").split()[1:]]
-            ours = {path.resolve() for path in read if path.resolve().is_relative_to(OURS)}
+            read = [Path(word).resolve() for word in rule.replace("\\\n", " ").split()[1:]]
+            # The environment may be a folder of the project's.
+            ours = {path for path in read if path.is_relative_to(OURS)}
+            ours = {path for path in ours if not path.is_relative_to(INSTALLED)}
             assert ours and ours <= named, ours - named
 
 

@@ -21,6 +21,7 @@ from collage.backends.contract.errors import ReplayMissError, TargetError
 from collage.backends.link import stage_libraries
 from collage.cost.base import Cost, CostStatus
 from collage.cost.config import MeasureConfig
+from collage.cost.contest.rounds import MOST_AGAIN
 from collage.cost.database import JsonLinesDatabase
 from collage.cost.deadline import Deadline
 from collage.cost.device import CPU_POLICY
@@ -269,7 +270,8 @@ def test_whole_models_are_timed_in_alternation_and_replayed(
     ]
     assert costs[0].median_sec < costs[1].median_sec and costs[1].median_sec >= 2e-3
     assert [record.rounds is None for record in records] == [False, False, True, True]
-    assert 3 <= len(costs[0].samples_sec) <= 3 + 8, "disturbed rounds are measured again"
+    # Beside other programs disturbed rounds are measured again: of models this fast up to so many.
+    assert 3 <= len(costs[0].samples_sec) <= 3 + MOST_AGAIN
     with MeasuredCostModel(context, database, config, replay_only=True) as model:
         assert model.whole_models(models[0].targets).recorded(question) == records
         assert (model.stats.measured, model.stats.from_log) == (0, 4)
