@@ -21,6 +21,9 @@ _REGIONS_RTOL = {**RTOL, "float32": 2e-5}
 """Of samples, whose places between pixels are numbers of float32, too: in pictures of a hundred
 pixels they are off by up to 4e-6 of one, and neighbours differ by a few deviations of values."""
 
+_MOVED_RTOL = 1e-9
+"""Of values that are moved and not computed with: less than any of their digits."""
+
 _TRANSFORMED = (
     (8, 4096, "float32"),
     (64, 512, "float16"),
@@ -48,10 +51,10 @@ def _cases() -> Iterator[CudaCase]:
         for side in ("left", "right"):
             module = _banded(side, dtype)
             yield CudaCase(f"banded-{side}-{dtype}", "tvm", "", module, rtol=RTOL[dtype])
-        yield CudaCase(f"windows-{dtype}", "tvm", "", _windows(dtype), rtol=0.0)
+        yield CudaCase(f"windows-{dtype}", "tvm", "", _windows(dtype), rtol=_MOVED_RTOL)
         for uniform in (True, False):
             name = f"put-{'alike' if uniform else 'in_order'}-{dtype}"
-            yield CudaCase(name, "tvm", "", _put(dtype, uniform=uniform), rtol=0.0)
+            yield CudaCase(name, "tvm", "", _put(dtype, uniform=uniform), rtol=_MOVED_RTOL)
     for layout, dtype in _CUT:
         module = _regions(layout, dtype)
         name = f"regions-{layout}-{dtype}"
