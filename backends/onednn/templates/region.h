@@ -201,7 +201,7 @@ class Region {
   std::vector<int> primary_;              // value of each logical tensor
   std::vector<std::vector<int>> copies_;  // the same in other layouts
   std::vector<int> within_;  // where a tensor lies in one that grows out of it, until it is copied out
-  std::vector<int> room_;    // the memory of all that will be joined to a tensor
+  std::vector<int> room_;    // what a tensor begins, with room for all that will be joined to it
   std::vector<size_t> last_use_;          // last operator that reads a logical tensor
   std::vector<Step> steps_;
   std::vector<dnnl::memory> memories_;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,6 +60,56 @@ def _read_by_others(emit: Emit, x: relax.Expr) -> relax.Expr:
     return emit(op.add(emit(op.nn.conv2d(third, constant(96, 96, 1, 1, scale=0.1))), mean))
 
 
+def _branches(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """Several joins begin alike and go on differently, and are all read at the end."""
+    parts = [emit(op.nn.conv2d(x, constant(16 + 4 * i, 3, 1, 1))) for i in range(5)]
+    a, b, c, d, e = parts
+    joined: list[relax.Expr] = []
+    for first, more in (([a, b], [c, d]), ([a, c], [d, e])):
+        begin = emit(op.concat(first, axis=1))
+        joined += [emit(op.concat([begin, other], axis=1)) for other in more]
+    joined += [emit(op.concat([each, e], axis=1)) for each in joined]
+    scaled = [
+        emit(op.nn.relu(emit(op.multiply(each, _by_channel(int(each.ty.shape[1]), 2)))))
+        for each in joined
+    ]
+    sums = [
+        emit(op.nn.conv2d(each, constant(8, int(each.ty.shape[1]), 1, 1, scale=0.1)))
+        for each in scaled
+    ]
+    return emit(op.concat(sums, axis=1))
+
+
+def _joins(seed: int) -> Body:
+    """Joins of whatever there is, each read by a chain, a pool or a product, or by later joins."""
+
+    def body(emit: Emit, x: relax.Expr) -> relax.Expr:
+        draw = random.Random(seed)
+        there = [emit(op.nn.conv2d(x, constant(4 * i, 3, 1, 1))) for i in (2, 3, 5)]
+        read: list[relax.Expr] = []
+        for _ in range(draw.randint(4, 7)):
+            begin = draw.choice(there[-4:])
+            joined = emit(op.concat([begin, *draw.sample(there, draw.randint(1, 2))], axis=1))
+            there.append(joined)
+            width = int(joined.ty.shape[1])
+            kind = draw.choice(["chain", "pool", "product", "later"])
+            y = joined
+            if kind == "chain":
+                y = emit(op.nn.relu(emit(op.multiply(y, _by_channel(width, 2)))))
+            elif kind == "pool":
+                y = emit(op.nn.max_pool2d(y, (3, 3), (1, 1), (1, 1)))
+            if kind != "later":
+                read.append(emit(op.nn.conv2d(y, constant(8, width, 1, 1, scale=0.1))))
+        weights = constant(8, int(there[-1].ty.shape[1]), 1, 1, scale=0.1)
+        read.append(emit(op.nn.conv2d(there[-1], weights)))
+        return emit(op.concat(read, axis=1))
+
+    return body
+
+
+SEED = random.randrange(1 << 30)
+
+
 def _chain(*steps: Callable[[relax.Expr], relax.Expr]) -> Body:
     """Something between two convolutions."""
 
@@ -86,6 +137,8 @@ GRAPHS = {
     "line": graph([(2, 3, 30)], _dense_block(24, 12, 1)),
     "volume": graph([(1, 3, 4, 5, 6)], _dense_block(16, 8, 3, layers=2)),
     "read_by_others": graph([(2, 3, 9, 11)], _read_by_others),
+    "branches": graph([(2, 3, 6, 7)], _branches),
+    **{f"joins{i}": graph([(1 + i % 2, 3, 6, 7)], _joins(SEED + i)) for i in range(10)},
     "clipped": graph(
         [(1, 3, 14, 14)],
         _chain(
@@ -129,7 +182,7 @@ def test_they_are_right(compiled: tuple[Regions, float], name: str) -> None:
         for got, wanted in zip(
             regions.run(name, inputs), evaluate(GRAPHS[name], inputs), strict=True
         ):
-            assert largest_error(got, wanted) < rtol
+            assert largest_error(got, wanted) < rtol, SEED
 
 
 def test_each_part_of_a_block_is_copied_once(

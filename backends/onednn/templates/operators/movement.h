@@ -102,12 +102,13 @@ inline bool Region::grow(const Op& op) {
   const int first = op.inputs[0], made = op.outputs[0];
   const dims &out = tensor_dims(made), whole = grown_dims(op);
   const size_t rank = out.size();
-  const bool grows = room_[first] >= 0 || whole != out;
-  if (!grows || rank < 3 || rank > 5 || op.ints[0] != 1 ||
+  const bool begins = room_[first] < 0;
+  if ((begins && whole == out) || rank < 3 || rank > 5 || op.ints[0] != 1 ||
       md_of(first) != with_tag(tensor_dims(first), channels_last(rank)))
     return false;
-  if (room_[first] < 0) room_[first] = storage_.fresh(with_tag(whole, channels_last(rank)));
-  const int room = room_[first];
+  // One result alone goes on in the room: others that begin alike have rooms of their own.
+  const int room = begins ? storage_.fresh(with_tag(whole, channels_last(rank)))
+                          : std::exchange(room_[first], -1);
   const desc all = storage_.md(room);
   auto part = [&](const dims& extent, int64_t from) {
     dims begin(rank, 0);
@@ -117,8 +118,7 @@ inline bool Region::grow(const Op& op) {
   int64_t from = 0;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     const dims& extent = tensor_dims(op.inputs[i]);
-    // The first one is where it has to be, unless it is the beginning.
-    if (i > 0 || within_[first] < 0) copy(value_of(op.inputs[i]), part(extent, from));
+    if (i > 0 || begins) copy(value_of(op.inputs[i]), part(extent, from));
     from += extent[1];
   }
   if (whole == out) {
