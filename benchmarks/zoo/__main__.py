@@ -67,7 +67,8 @@ def main() -> int:
 def chosen(wanted: str) -> list[str]:
     """The networks whose names contain one of these words, in the order of the words.
 
-    A word with an @ before it is a sample's name.
+    A word with an @ before it is a sample's name. What stands after = in a word (for the stage
+    ``run``: an element type, and x with a batch) follows each name.
 
     Raises
     ------
@@ -77,14 +78,15 @@ def chosen(wanted: str) -> list[str]:
     if not wanted:
         return list(NETWORKS)
     found: dict[str, None] = {}
-    for word in wanted.split(","):
+    for asked in wanted.split(","):
+        word, *how = asked.split("=")
         if word.startswith("@") and word[1:] in SAMPLES:
             matching = list(SAMPLES[word[1:]])
         else:
             matching = [word] if word in NETWORKS else [name for name in NETWORKS if word in name]
         if not matching:
             raise SystemExit(f"no network's name contains '{word}'")
-        found.update(dict.fromkeys(matching))
+        found.update(dict.fromkeys("=".join([name, *how]) for name in matching))
     return list(found)
 
 
@@ -111,7 +113,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--stage", choices=("import", "compile", "run"), default="import")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of the stage run")
     parser.add_argument(
-        "--networks", default="", help="words that names contain, or @gpu, @cpu, @quick (all)"
+        "--networks",
+        default="",
+        help="words that names contain, or @gpu, @cpu, @quick (all); stage run: =bfloat16x8 after "
+        "one is the element type and the batch",
     )
     parser.add_argument(
         "--variants", default="", help="import: torch,onnx; compile: llvm,sm_80,sm_90a"

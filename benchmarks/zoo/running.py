@@ -8,6 +8,7 @@ GPUs each has networks of its own.
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import tempfile
 import threading
@@ -41,14 +42,16 @@ def run_all(names: Sequence[str], results: Results, args: argparse.Namespace) ->
     Parameters
     ----------
     names : sequence of str
-        In the order in which they are begun.
+        In the order in which they are begun; each may end as :func:`split` takes it apart.
     results : Results
         Gets a row for each; those that have one are left out unless ``args.again``.
     args : argparse.Namespace
         ``device``, ``budget``, ``limit``, ``search_sec``, ``compile_peer``, ``abreast``, ``out``.
     """
     waiting = [
-        name for name in names if args.again or (name, "run", args.device) not in results.rows
+        name
+        for name in names
+        if args.again or (split(name)[0], "run", _variant(name, args)) not in results.rows
     ]
     slots = gpu_slots(abreast=args.abreast)
     with (
@@ -60,6 +63,21 @@ def run_all(names: Sequence[str], results: Results, args: argparse.Namespace) ->
     table.write(results, args.out)
     print(table.summary(results, "run"), flush=True)
     return int(not all(good))
+
+
+def split(chosen: str) -> tuple[str, str, int]:
+    """A name as it was asked for: the network's own, an element type or nothing, and the batch.
+
+    >>> split("plain/lstm=bfloat16x8"), split("plain/lstm=float16"), split("plain/lstm")
+    (('plain/lstm', 'bfloat16', 8), ('plain/lstm', 'float16', 1), ('plain/lstm', '', 1))
+    """
+    name, _, how = chosen.partition("=")
+    dtype, _, batch = how.partition("x")
+    return name, dtype, int(batch or 1)
+
+
+def _variant(chosen: str, args: argparse.Namespace) -> str:
+    return " ".join([args.device, *chosen.split("=")[1:]])
 
 
 class _Series:
@@ -96,29 +114,31 @@ class _Series:
                 self._waiting.clear()
             return self._waiting.pop(0) if self._waiting else None
 
-    def _one(self, name: str, slot: GpuSlot) -> dict[str, Any]:
+    def _one(self, chosen: str, slot: GpuSlot) -> dict[str, Any]:
         args, begin = self._args, time.monotonic()
-        row: dict[str, Any] = {"network": name, "stage": "run", "variant": args.device}
+        name, dtype, batch = split(chosen)
+        variant = _variant(chosen, args)
+        row: dict[str, Any] = {"network": name, "stage": "run", "variant": variant}
         row |= self._facts
         if missing := NETWORKS[name].missing:
             return {**row, "skipped": f"not installed: {', '.join(missing)}", "wall_sec": 0.0}
+        place = self._work / "-".join(re.split("[/=]", chosen))
         plan = Plan(
             peers=PEERS[args.device] + ((COMPILED,) if self._with_compiler(name) else ()),
             targets=tuple(args.targets.split(",")) if args.targets else TARGETS[args.device],
             device=args.device,
-            dtype="float32" if args.device == "cpu" else "float16",
+            dtype=dtype or ("float32" if args.device == "cpu" else "float16"),
             # A log of its own: what a search takes is then what it takes with nothing known.
-            log=self._work / name.replace("/", "-") / "log.jsonl",
+            log=place / "log.jsonl",
             rounds=NUM_ROUNDS,
             abreast=args.abreast,
             search_sec=args.search_sec,
             alternatives=False,
             wrong_difference=float("inf"),
         )
-        place = self._work / name.replace("/", "-")
         said: list[str] = []
         budget_sec = min(args.limit, self._left())
-        contest = Contest(name, 1, place, plan, slot, budget_sec, said.append)
+        contest = Contest(name, batch, place, plan, slot, budget_sec, said.append)
         try:
             contest.run()
         except (ChildError, OSError, ValueError) as err:

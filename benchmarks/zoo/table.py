@@ -19,14 +19,14 @@ def write(results: Results, out: Path) -> None:
             text = page(results.of(stage))
             (out / f"zoo_{stage}.md").write_text(text + "\n", encoding="utf-8")
     for device in ("cpu", "cuda"):
-        rows = [row for row in results.of("run") if row["variant"] == device]
+        rows = [row for row in results.of("run") if row["variant"].split()[0] == device]
         if rows:
             (out / f"zoo_{device}.md").write_text(run_page(rows) + "\n", encoding="utf-8")
 
 
 def line(row: Row) -> str:
     """A row in one line, for the terminal."""
-    return f"{row['network']:44} {row['variant']:7} {row['wall_sec']:6.1f} s  {verdict(row)}"
+    return f"{row['network']:44} {row['variant']:15} {row['wall_sec']:6.1f} s  {verdict(row)}"
 
 
 def verdict(row: Row) -> str:

@@ -90,11 +90,16 @@ def _line(family: str, row: Row) -> str:
     failure = row.get("failure", wrong)
     missing = "; ".join(f"{n}: {why}" for n, why in row["peer_failures"].items())
     return (
-        f"| {family} | {row['network']} | {_first(row)} | {seconds(row, 'prepare_sec')} "
+        f"| {family} | {_name(row)} | {_first(row)} | {seconds(row, 'prepare_sec')} "
         f"| {ours} | {peers} | {'' if faster is None else f'{faster:.2f}'} "
         f"| {'' if found is None else f'{found:.2f}'} | {cell(dear)} "
         f"| {cell('; '.join(x for x in (failure, missing) if x))} |"
     )
+
+
+def _name(row: Row) -> str:
+    """With its element type and batch where it was asked for with them."""
+    return ", ".join([row["network"], *row["variant"].split()[1:]])
 
 
 def _first(row: Row) -> str:

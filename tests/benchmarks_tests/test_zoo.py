@@ -40,6 +40,7 @@ def test_networks_are_chosen_by_words_and_samples() -> None:
     assert chosen("plain/lstm") == ["plain/lstm"]
     assert set(chosen("lstm")) == {"plain/lstm", "plain/bilstm_tagger", "plain/conv_lstm"}
     assert chosen("@quick")[: len(QUICK)] == list(QUICK)
+    assert chosen("plain/lstm=bfloat16x8,plain/lstm") == ["plain/lstm=bfloat16x8", "plain/lstm"]
     with pytest.raises(SystemExit, match="no network's name contains 'zebra'"):
         chosen("zebra")
 
@@ -99,6 +100,9 @@ def test_run_is_judged_by_its_error_and_the_best_peer() -> None:
     assert not table_run.is_exact(row)
     assert table_run.is_exact({**row, "fewest_elements": 4})
     assert not table_run.is_exact({**row, "fewest_elements": 4000})
+    assert "| plain/lstm, bfloat16x8 |" in table_run.run_page(
+        [{**row, "variant": "cuda bfloat16x8"}]
+    )
     page = table_run.run_page([row])
     assert "1 of 1 have an answer, 0 of these are right" in page and "WRONG" in page
 

@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.gpu import networks
 from benchmarks.gpu.engines.base import Array, Engine, Job, Session
+from benchmarks.operators.worker import to_numpy
 from benchmarks.timing.lateness import told_where_it_is
 
 CHOSEN = "collage"
@@ -69,7 +70,7 @@ class CollageEngine(Engine):
 
         bundles = json.loads((job.work_dir / "bundles.json").read_text(encoding="utf-8"))
         _, inputs = networks.load(job.model, job.weights, job.torch_dtype)
-        return _Loaded(collage.load(Path(bundles[self._name])), [x.numpy() for x in inputs], job)
+        return _Loaded(collage.load(Path(bundles[self._name])), [to_numpy(x) for x in inputs], job)
 
 
 class Stages:

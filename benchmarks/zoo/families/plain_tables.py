@@ -191,6 +191,28 @@ class Experts(nn.Module):
         return (picked * (scores / scores.sum(-1, keepdim=True))[..., None]).sum(1)
 
 
+class XDeepFm(nn.Module):
+    """Clicks: fields crossed with each other twice, beside layers over all of them."""
+
+    def __init__(self, fields: int = 26, rows: int = 2000, size: int = 16) -> None:
+        super().__init__()
+        self.table, self.single = nn.Embedding(rows, size), nn.Embedding(rows, 1)
+        self.crossed = nn.ModuleList(nn.Conv1d(fields * n, 64, 1) for n in (fields, 64))
+        self.deep = _dense(fields * size + 13, 256, 128, 1)
+        self.last = nn.Linear(128, 1)
+
+    def forward(self, ids: Tensor, numbers: Tensor) -> Tensor:
+        fields = self.table(ids)
+        x, pooled = fields, []
+        for layer in self.crossed:
+            pairs = torch.einsum("bhd,bmd->bhmd", fields, x).flatten(1, 2)
+            x = functional.relu(layer(pairs))
+            pooled.append(x.sum(2))
+        deep = self.deep(torch.cat([fields.flatten(1), numbers], 1))
+        linear = self.single(ids).sum(1)
+        return torch.sigmoid(self.last(torch.cat(pooled, 1)) + deep + linear)
+
+
 NETWORKS = [
     Network("plain/dlrm", RECOMMENDATION, Dlrm, (unit(16, 13), tokens(1000, 16, _FIELDS, 4))),
     Network("plain/deepfm", RECOMMENDATION, DeepFm, (tokens(8000, 64, _FIELDS),)),
@@ -199,6 +221,7 @@ NETWORKS = [
     ),
     Network("plain/din", RECOMMENDATION, Din, (tokens(1000, 16, 20), tokens(1000, 16))),
     Network("plain/autoint", RECOMMENDATION, Autoint, (unit(16, 13), tokens(1000, 16, _FIELDS))),
+    Network("plain/xdeepfm", RECOMMENDATION, XDeepFm, (tokens(2000, 64, 26), noise(64, 13))),
     Network("plain/pointnet", MULTI, PointNet, (noise(1, 3, 1024),)),
     Network("plain/graph_attention", MULTI, GraphAttention, (noise(1, 64, 16), unit(1, 64, 64))),
     Network(

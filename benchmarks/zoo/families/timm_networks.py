@@ -55,6 +55,8 @@ _FAMILIES: dict[str, dict[str, int]] = {
         "tinynet_a": 192,
         "repvit_m0_9": 224,
         "starnet_s1": 224,
+        "hardcorenas_a": 224,
+        "fasternet_t0": 224,
     },
     DENSE: {
         "densenet121": 224,
@@ -114,6 +116,7 @@ _FAMILIES: dict[str, dict[str, int]] = {
         "halonet26t": 256,
         "lambda_resnet26t": 256,
         "caformer_s18": 224,
+        "swiftformer_xs": 224,
     },
     MIXER: {
         "mixer_s32_224": 224,

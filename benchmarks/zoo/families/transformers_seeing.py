@@ -87,6 +87,22 @@ _ROWS = {
         DETECTION, "DetrForObjectDetection", {**_DETR, "backbone_config": _RESNET},
         {"pixel_values": image(1, 3, 256, 256)}, ("logits", "pred_boxes"), reduced="2 + 2 layers",
     ),
+    "rt_detr": Configured(
+        DETECTION, "RTDetrForObjectDetection",
+        {"d_model": 128, "encoder_hidden_dim": 128, "encoder_ffn_dim": 512, "decoder_layers": 2,
+         "decoder_ffn_dim": 512, "decoder_attention_heads": 4, "encoder_attention_heads": 4,
+         "num_queries": 50, "decoder_in_channels": [128, 128, 128],
+         "encoder_in_channels": [128, 256, 512],
+         "backbone_config": {**_RESNET, "model_type": "rt_detr_resnet",
+                             "out_features": ["stage2", "stage3", "stage4"]}},
+        {"pixel_values": image(1, 3, 256, 256)}, ("logits", "pred_boxes"), reduced="2 layers",
+    ),
+    "sam_vision": Configured(
+        WINDOWS, "SamVisionModel",
+        {**_SMALL, "image_size": 512, "patch_size": 16, "window_size": 7, "mlp_dim": 768,
+         "output_channels": 64, "global_attn_indexes": [1, 3]},
+        {"pixel_values": image(1, 3, 512, 512)}, ("last_hidden_state",), reduced=_FOUR,
+    ),
     "yolos": Configured(
         DETECTION, "YolosForObjectDetection",
         {**_SMALL, "image_size": [224, 224], "num_detection_tokens": 20}, _PIXELS,

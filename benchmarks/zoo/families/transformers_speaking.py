@@ -139,6 +139,16 @@ _ROWS = {
     "starcoder2": _decoder("Starcoder2ForCausalLM"),
     "mixtral": _decoder("MixtralForCausalLM", num_local_experts=4, sliding_window=None,
                         experts_implementation="batched_mm"),
+    "qwen3_moe": _decoder(
+        "Qwen3MoeForCausalLM", head_dim=32, num_experts=8, num_experts_per_tok=2,
+        moe_intermediate_size=256, experts_implementation="batched_mm",
+    ),
+    "deepseek_v3": _decoder(
+        "DeepseekV3ForCausalLM", num_key_value_heads=8, n_routed_experts=8, num_experts_per_tok=2,
+        moe_intermediate_size=256, n_group=2, topk_group=1, first_k_dense_replace=1,
+        q_lora_rank=96, kv_lora_rank=64, qk_rope_head_dim=16, qk_nope_head_dim=32, v_head_dim=32,
+        experts_implementation="batched_mm",
+    ),
     "mamba": Configured(
         RECURRENT, "MambaForCausalLM",
         {"vocab_size": 1000, "hidden_size": 192, "num_hidden_layers": 2, "state_size": 16},
