@@ -70,17 +70,17 @@ def _resize(importer: Importer, node: fx.Node) -> relax.Expr:
     how = _how(name, bool(corners))
     batch, channels = shape_of(x)[:2]
     if len(size) == 2:
-        return importer.emit(op.image.resize2d(x, tuple(size), **how))
+        return _planes(importer, x, (size[0], size[1]), how)
     if len(size) == 1:
         wide = _along_one(importer, x, 1, batch * channels, extents[0], size[0], how)
         return importer.emit(op.reshape(wide, [batch, channels, size[0]]))
     depth, height, width = extents
     flat = importer.emit(op.reshape(x, [batch, channels * depth, height, width]))
-    flat = importer.emit(op.image.resize2d(flat, (size[1], size[2]), **how))
+    flat = _planes(importer, flat, (size[1], size[2]), how)
     plane = size[1] * size[2]
     if plane > 1:
         flat = importer.emit(op.reshape(flat, [batch * channels, 1, depth, plane]))
-        flat = importer.emit(op.image.resize2d(flat, (size[0], plane), **how))
+        flat = _planes(importer, flat, (size[0], plane), how)
         return importer.emit(op.reshape(flat, [batch, channels, *size]))
     flat = importer.emit(op.reshape(flat, [batch * channels, depth, plane]))
     turned = importer.emit(op.permute_dims(flat, [0, 2, 1]))
@@ -99,16 +99,32 @@ def _along_one(
     after: int,
     how: dict[str, Any],
 ) -> relax.Expr:
-    """Rows of ``before`` values become rows of ``after``: images as high as they were.
-
-    Corners cannot be aligned in images one row high, which get a second one.
-    """
+    """Rows of ``before`` values become rows of ``after``: images as high as they were."""
     flat = importer.emit(op.reshape(x, [images, 1, rows, before]))
-    if rows > 1:
-        return importer.emit(op.image.resize2d(flat, (rows, after), **how))
-    flat = importer.emit(op.repeat(flat, 2, 2))
-    wide = importer.emit(op.image.resize2d(flat, (2, after), **how))
-    return importer.emit(op.strided_slice(wide, [2], [0], [1]))
+    return _planes(importer, flat, (rows, after), how)
+
+
+def _planes(
+    importer: Importer, x: relax.Expr, size: tuple[int, int], how: dict[str, Any]
+) -> relax.Expr:
+    """Images of another size.
+
+    Where corners are aligned an axis of one place is what the first place had, and TVM divides by
+    how many there are besides the first: the axis has that place twice meanwhile.
+    """
+    single = [2 + i for i, n in enumerate(size) if n == 1]
+    if how["coordinate_transformation_mode"] != "align_corners" or not single:
+        return importer.emit(op.image.resize2d(x, size, **how))
+    for axis in single:
+        if shape_of(x)[axis] > 1:
+            x = importer.emit(op.strided_slice(x, [axis], [0], [1]))
+    if shape_of(x)[2:] == list(size):
+        return x
+    for axis in single:
+        x = importer.emit(op.repeat(x, 2, axis))
+    wide = importer.emit(op.image.resize2d(x, tuple(max(2, n) for n in size), **how))
+    count = len(single)
+    return importer.emit(op.strided_slice(wide, single, [0] * count, [1] * count))
 
 
 def _how(name: str, corners: bool) -> dict[str, Any]:

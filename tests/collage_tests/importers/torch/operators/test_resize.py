@@ -55,6 +55,21 @@ CASES["one row resized, corners aligned"] = (
     lambda x: F.interpolate(x, size=9, mode="linear", align_corners=True), lambda: (rows(1, 1, 5),),
 )  # fmt: skip
 
+CASES["resized to a single place, corners aligned"] = (
+    lambda x, y: (
+        *(
+            F.interpolate(x, size=size, mode=mode, align_corners=True)
+            for mode in ("bilinear", "bicubic")
+            for size in ((1, 1), (1, 4), (3, 1))
+        ),
+        F.interpolate(x[..., 0], size=1, mode="linear", align_corners=True),
+        F.interpolate(x[:, :, :1], size=(1, 8), mode="bilinear", align_corners=True),
+        F.interpolate(y, size=(1, 3, 1), mode="trilinear", align_corners=True),
+        F.interpolate(y, size=(2, 1, 1), mode="trilinear", align_corners=True),
+    ),
+    lambda: (rows(1, 2, 7, 5), rows(1, 2, 4, 5, 7)),
+)
+
 for mode in ("bilinear", "bicubic"):
     CASES[f"{mode}, antialiased"] = (
         lambda x, mode=mode: tuple(
