@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tvm import relax
 from tvm.ir import GenericConst
 
+from collage.backends.relax.fourier import roots_of_unity
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.fourier import Transform, factors, recognized
 from collage.backends.tvm.common.legalization import default_legalization
@@ -135,7 +136,6 @@ def _powers(base: int, exponent: int, most: int) -> list[int]:
 
 def _table(kind: Transform) -> NDArray[np.float32]:
     """Roots of unity, as many as there are values; behind them the window's weights."""
-    turn = 2j * np.pi * (1 if kind.inverse else -1) / kind.length
-    roots = np.exp(turn * np.arange(kind.length))
+    roots = roots_of_unity(kind.length, inverse=kind.inverse)
     parts = np.stack([roots.real, roots.imag], -1).reshape(-1)
     return np.concatenate([parts, kind.window]).astype(np.float32)

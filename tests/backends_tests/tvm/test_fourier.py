@@ -53,6 +53,20 @@ def test_transforms_of_rows_are_numpys(kind: str, length: int, context: BuildCon
     assert got.shape == exact.shape
 
 
+@pytest.mark.parametrize("length", [30, 208, 512])
+def test_real_bins_have_no_imaginary_part(length: int, context: BuildContext) -> None:
+    """The phase of a negative one is half a turn, and on the sign of 1e-16 the other way round."""
+    matrix = matrix_of("from_real", length)
+    x = np.random.default_rng().standard_normal((40, length)).astype(np.float32)
+
+    def body(emit: cases.Body, x: relax.Expr) -> relax.Expr:
+        return emit(relax.op.matmul(x, relax.const(matrix)))
+
+    (got,) = cases.run(cases.partition(body, [x]), [x], context)
+    real = got.reshape(40, -1, 2)[:, [0, -1], 1]
+    assert not real.any() and not np.signbit(real).any()
+
+
 def test_only_what_is_a_transform_is_taken_for_one() -> None:
     for kind in KINDS:
         matrix = matrix_of(kind, 32).astype(np.float64)

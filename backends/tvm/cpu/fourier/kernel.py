@@ -6,7 +6,6 @@ transform, with that for 4096 complex ones 100 times, and summed up more roundin
 
 from __future__ import annotations
 
-import cmath
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from tvm import relax, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from collage.backends.relax.fourier import roots_of_unity
 from collage.backends.relax.static_shape import static_shape
 from collage.backends.tvm.common.fourier import (
     WRITTEN_OUT,
@@ -107,11 +107,10 @@ class Kernel:
         self._factors = factors(kind.points)
         self.table = Table(lanes)
         self._begins = plan(kind.points, self._factors, self.table, inverse=kind.inverse)
-        sign = 2j * math.pi * (1 if kind.inverse else -1)
         paired = kind.kind != "complex" and not kind.odd
         pairs = range(kind.points + 1) if paired else ()
-        self._turns = self.table.add([cmath.exp(sign * k / kind.length) for k in pairs])
-
+        turns = roots_of_unity(kind.length, inverse=kind.inverse).tolist()
+        self._turns = self.table.add([turns[k] for k in pairs])
         self._window = self.table.add([complex(weight) for weight in kind.window])
 
     def compute(self, x: te.Tensor, table: te.Tensor, out: Sequence[int]) -> te.Tensor:

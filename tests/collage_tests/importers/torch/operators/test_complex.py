@@ -75,6 +75,14 @@ CASES: Cases = {
         lambda: (rows(4, 3, 2),),
     ),
     "phase": (lambda x: torch.fft.rfft(x).angle().cos(), lambda: (rows(3, 9),)),
+    "phase of the bins that are real": (
+        lambda x: (
+            torch.fft.rfft(x).angle()[:, ::5],
+            torch.fft.rfft(x[:, :8]).angle()[:, ::4],
+            torch.fft.fft(x).angle()[:, ::5],
+        ),
+        lambda: (rows(24, 10),),
+    ),
     "there and back": (
         lambda x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=9),
         lambda: (rows(3, 9),),
