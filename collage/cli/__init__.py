@@ -12,9 +12,11 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from collage._version import __version__
 from collage.cli import (
     _backends,
     _bench,
@@ -28,7 +30,7 @@ from collage.cli import (
     _stability,
     _workers,
 )
-from collage.cli.terminal import run
+from collage.cli.terminal import out, run
 
 __all__ = ["app", "main"]
 
@@ -45,6 +47,24 @@ for _module in (
     *(_precompile, _workers, _explain, _stability, _log, _native),
 ):
     _module.add_to(app)
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        out().print(f"collage {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _before_any_command(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Print the version and leave."
+        ),
+    ] = False,
+) -> None:
+    """What stands before a command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

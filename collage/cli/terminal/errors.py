@@ -152,7 +152,8 @@ def _line_and_code(error: Exception) -> tuple[str, int]:
 
 
 def _usage(error: Exception) -> str:
-    message = str(getattr(error, "format_message", error.__str__)())
+    # Where nothing was given the help is printed, and the error says nothing more.
+    message = str(getattr(error, "format_message", error.__str__)()) or "no command was given"
     context = getattr(error, "ctx", None)
     return f"{message} (see '{context.command_path} --help')" if context else message
 

@@ -128,6 +128,7 @@ def import_exported_program(
     from collage.importers.torch.examples import examples_of
     from collage.importers.torch.exporting.derivatives import require_no_derivatives
     from collage.importers.torch.known_masks import with_known_masks
+    from collage.importers.torch.objects import require_no_objects
     from collage.importers.torch.operators.errors import SPARSE, SPARSE_CONSTANT
     from collage.importers.torch.operators.sparse import holds_sparse
     from collage.importers.torch.state import with_state
@@ -138,6 +139,7 @@ def import_exported_program(
     from collage.importers.torch.written_pieces import with_pieces_alone
 
     require_no_derivatives(program)
+    require_no_objects(program)
     traced = program
     program, shapes = with_shapes(program, shapes)
     program = with_pieces_alone(with_known_masks(with_wide_weights(program)))

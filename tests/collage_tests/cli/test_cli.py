@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
+from collage import __version__
 from collage.backends.contract.errors import CompileError, InputError, LogError, ShapeError
 from collage.backends.contract.registry import backend_names, get_backend
 from collage.cli import app, main
@@ -93,6 +94,11 @@ def test_help_shows_an_example(command: str) -> None:
     assert f"collage {command.removesuffix(' summary')}" in epilogue
 
 
+def test_version_is_told_without_a_command() -> None:
+    done = _collage("--version")
+    assert (done.returncode, done.stdout) == (0, f"collage {__version__}\n")
+
+
 def test_help_lists_every_command_and_needs_no_compiler() -> None:
     done = _collage("--help")
     assert done.returncode == 0
@@ -105,6 +111,7 @@ def test_help_lists_every_command_and_needs_no_compiler() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ([], "no command was given (see 'collage --help')"),
         (["optimise"], "No such command 'optimise'"),
         (["bench"], "Missing argument 'BUNDLE'"),
         (["bench", "x", "--repeat", "0"], "Invalid value for '--repeat'"),

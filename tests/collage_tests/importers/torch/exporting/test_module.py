@@ -194,6 +194,24 @@ def test_random_numbers_are_refused(case: str) -> None:
         load_model(program_of(DRAWN[case], rows(2, 4)))
 
 
+class _Seeded(nn.Module):  # type: ignore[misc,name-defined]
+    """Random numbers from a generator of its own, or from one that is made in each call."""
+
+    def __init__(self, kept: bool) -> None:
+        super().__init__()
+        self.kept = torch.Generator().manual_seed(3) if kept else None
+
+    def forward(self, x: Any) -> Any:
+        generator = self.kept or torch.Generator().manual_seed(3)
+        return x + torch.randn(x.shape, generator=generator)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_generators_of_random_numbers_are_refused_by_what_asks_them(kept: bool) -> None:
+    with pytest.raises(ModelError, match=r"torch.Generator \(randn\); draw them outside"):
+        load_model(_Seeded(kept), example_inputs=(rows(2, 4),))
+
+
 def test_what_draws_only_in_training_is_taken() -> None:
     _agree(nn.Sequential(nn.RReLU(), nn.Dropout(), nn.AlphaDropout()), lambda: (rows(2, 4),))
 
