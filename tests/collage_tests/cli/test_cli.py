@@ -97,6 +97,9 @@ def test_help_shows_an_example(command: str) -> None:
 def test_version_is_told_without_a_command() -> None:
     done = _collage("--version")
     assert (done.returncode, done.stdout) == (0, f"collage {__version__}\n")
+    done = _collage()
+    assert done.returncode == 2 and "optimize" in done.stdout
+    assert done.stderr == "error: no command was given (see 'collage --help')\n"
 
 
 def test_help_lists_every_command_and_needs_no_compiler() -> None:
@@ -111,7 +114,6 @@ def test_help_lists_every_command_and_needs_no_compiler() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no command was given (see 'collage --help')"),
         (["optimise"], "No such command 'optimise'"),
         (["bench"], "Missing argument 'BUNDLE'"),
         (["bench", "x", "--repeat", "0"], "Invalid value for '--repeat'"),
