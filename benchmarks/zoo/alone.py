@@ -29,6 +29,15 @@ from benchmarks.winograd import compiled, in_turns
 from benchmarks.zoo.__main__ import chosen
 from benchmarks.zoo.families import NETWORKS
 from benchmarks.zoo.importing import exported
+from benchmarks.zoo.peers import (
+    Session,
+    arrays,
+    eager_session,
+    onnxruntime_session,
+    openvino_session,
+    rms_error,
+    write_onnx,
+)
 from collage.backends.devices import CPU
 from collage.pipeline.imported import import_model
 from collage.targets import resolve_targets
@@ -71,9 +80,6 @@ CONTESTS = {
     ),
 }
 
-Arrays = list[np.ndarray]
-Session = Callable[[], object]
-
 
 def row(name: str, contest: Contest, folder: Path) -> str:
     """A network's row: times, the ratio of the best, errors of ours and of the last peer.
@@ -93,7 +99,7 @@ def row(name: str, contest: Contest, folder: Path) -> str:
         sessions[label] = _call(function, given)
     sessions |= _peers(program, inputs, contest, folder)
     if "eager" in contest.peers:
-        sessions["eager"] = _eager(module, inputs)
+        sessions["eager"] = eager_session(module, inputs)
     times = dict(
         zip(
             sessions,
@@ -129,58 +135,20 @@ def _peers(
     program: Any, inputs: tuple[torch.Tensor, ...], contest: Contest, folder: Path
 ) -> dict[str, Session]:
     """The sessions of those who read files, but of one that refuses this one, which is said."""
-    with torch.no_grad():
-        written = torch.onnx.export(program, (), dynamo=True, verbose=False)
     file = folder / "model.onnx"
-    written.save(file)
-    readers = {"onnxruntime": _onnxruntime, "OpenVINO": _openvino}
+    write_onnx(program, file)
+    readers: dict[str, Callable[[], Session]] = {
+        "onnxruntime": lambda: onnxruntime_session(file, inputs),
+        "OpenVINO": lambda: openvino_session(file, inputs, contest.hint),
+    }
     found: dict[str, Session] = {}
     for label in contest.peers:
         try:
             if label in readers:
-                found[label] = readers[label](file, inputs, contest.hint)
+                found[label] = readers[label]()
         except Exception as err:  # noqa: BLE001 - they raise anything; the cell says so
             print(f"{err}", file=sys.stderr)
     return found
-
-
-def _onnxruntime(file: Path, inputs: tuple[torch.Tensor, ...], _hint: str) -> Session:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    names = [i.name for i in session.get_inputs()]
-    feed = {n: x.numpy() for n, x in zip(names, inputs, strict=True)}
-    return lambda: session.run(None, feed)
-
-
-def _openvino(file: Path, inputs: tuple[torch.Tensor, ...], hint: str) -> Session:
-    import openvino
-
-    settings = {
-        "INFERENCE_NUM_THREADS": 1,
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": hint,
-    }
-    request = openvino.Core().compile_model(str(file), "CPU", settings).create_infer_request()
-
-    def call() -> list[np.ndarray]:
-        request.infer()
-        return [tensor.data for tensor in request.output_tensors]
-
-    for i, x in enumerate(inputs):
-        request.set_input_tensor(i, openvino.Tensor(x.numpy(), shared_memory=True))
-    call()
-    return call
-
-
-def _eager(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Session:
-    def call() -> object:
-        with torch.inference_mode():
-            return module(*inputs)
-
-    return call
 
 
 def _errors(
@@ -190,37 +158,15 @@ def _errors(
     sessions: dict[str, Session],
 ) -> str:
     last = contest.peers[-1]
-    found = {label: _arrays(sessions[label]()) for label in (*contest.ours, last)}
+    found = {label: arrays(sessions[label]()) for label in (*contest.ours, last)}
     doubled = tuple(x.double() if x.is_floating_point() else x for x in inputs)
     try:
-        exact = _arrays(_eager(module.double(), doubled)())
+        exact = arrays(eager_session(module.double(), doubled)())
     except (RuntimeError, TypeError) as err:  # what PyTorch lacks in float64
         return f"no float64: {str(err).splitlines()[0][:60]}"
-    peer = _error(found[last], exact)
-    ours = (_error(found[label], exact) / max(peer, 1e-12) for label in contest.ours)
+    peer = rms_error(found[last], exact)
+    ours = (rms_error(found[label], exact) / max(peer, 1e-12) for label in contest.ours)
     return f"{', '.join(f'{one:.2g}' for one in ours)} of {peer:.1e}"
-
-
-def _error(found: Arrays, exact: Arrays) -> float:
-    worst = 0.0
-    for mine, true in zip(found, exact, strict=True):
-        if np.issubdtype(true.dtype, np.floating) and true.size:
-            scale = float(np.sqrt(np.mean(true**2))) or 1.0
-            worst = max(worst, float(np.sqrt(np.mean((mine - true) ** 2))) / scale)
-    return worst
-
-
-def _arrays(found: object) -> Arrays:
-    """All tensors of a result, however it is nested, in order."""
-    from torch.utils._pytree import tree_leaves
-
-    if isinstance(found, tvm.runtime.Tensor):
-        return [found.numpy()]
-    if isinstance(found, list | tvm.ir.Array):
-        return [array for one in found for array in _arrays(one)]
-    if isinstance(found, np.ndarray):
-        return [found]
-    return [x.numpy() for x in tree_leaves(found) if isinstance(x, torch.Tensor)]
 
 
 def main() -> int:

@@ -129,24 +129,34 @@ _FAMILIES: dict[str, dict[str, int]] = {
 }
 
 
-def _maker(name: str) -> Callable[[], nn.Module]:
+def _maker(name: str, **options: int) -> Callable[[], nn.Module]:
     def make() -> nn.Module:
         import timm
 
-        module: nn.Module = timm.create_model(name, pretrained=False)
+        module: nn.Module = timm.create_model(name, pretrained=False, **options)
         return module
 
     return make
 
 
 NETWORKS = [
+    *(
+        Network(
+            f"timm/{name}",
+            family,
+            _maker(name),
+            (image(1, 3, side, side),),
+            needs=("timm", "torchvision"),
+        )
+        for family, names in _FAMILIES.items()
+        for name, side in names.items()
+    ),
     Network(
-        f"timm/{name}",
-        family,
-        _maker(name),
-        (image(1, 3, side, side),),
+        # As NASNet-A mobile (4 @ 1056), with the six cells a stage that timm has.
+        "timm/nasnet_a_6_1056",
+        DENSE,
+        _maker("nasnetalarge", stem_size=32, num_features=1056),
+        (image(1, 3, 224, 224),),
         needs=("timm", "torchvision"),
-    )
-    for family, names in _FAMILIES.items()
-    for name, side in names.items()
+    ),
 ]
