@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu.tiny import TinyAttention, TinyConvolutions
+from benchmarks.zoo.torchvision_operators import declare_missing
 from benchmarks.zoo.weights import settle
 
 SEQUENCE = 128
@@ -46,6 +47,8 @@ class Network:
 def network(name: str) -> Network:
     """One of ours, or of the zoo, whose names have a slash."""
     if "/" not in name:
+        # Without its compiled part torchvision is not even imported, by transformers neither.
+        declare_missing()
         return NETWORKS[name]
     from benchmarks.zoo.families import NETWORKS as ZOO
 

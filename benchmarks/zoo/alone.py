@@ -22,12 +22,11 @@ import numpy as np
 import torch
 import tvm
 
-from benchmarks.gpu.networks import build
+from benchmarks.gpu.networks import build, network
 from benchmarks.timing.machine import commit, machine, now
 from benchmarks.timing.statistics import Spread, ratio_spread
 from benchmarks.winograd import compiled, in_turns
 from benchmarks.zoo.__main__ import chosen
-from benchmarks.zoo.families import NETWORKS
 from benchmarks.zoo.importing import exported
 from benchmarks.zoo.peers import (
     Session,
@@ -81,7 +80,7 @@ CONTESTS = {
 }
 
 
-def row(name: str, contest: Contest, folder: Path) -> str:
+def row(name: str, batch: int, contest: Contest, folder: Path) -> str:
     """A network's row: times, the ratio of the best, errors of ours and of the last peer.
 
     Errors are root mean squares of the difference to float64, over the result's own; a network
@@ -89,7 +88,7 @@ def row(name: str, contest: Contest, folder: Path) -> str:
     """
     torch.set_num_threads(1)
     module = build(name, 0)
-    inputs = NETWORKS[name].draw(0)
+    inputs = network(name).inputs(batch, torch.Generator().manual_seed(0))
     program = exported(module, inputs, "torch")
     imported = import_model(program, CPU)
     given = [tvm.runtime.tensor(x.numpy()) for x in inputs]
@@ -175,18 +174,19 @@ def main() -> int:
     parser.add_argument("--networks", default="@cpu", help="words that names contain, or a sample")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds for one network")
     parser.add_argument("--out", type=Path, help="the table's file")
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--precision", choices=CONTESTS, default="float32")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     args = parser.parse_args()
     contest = CONTESTS[args.precision]
     with tempfile.TemporaryDirectory(prefix="collage-alone-") as folder:
         if args.one:
-            print(row(args.one, contest, Path(folder) / "a" / "b"), flush=True)
+            print(row(args.one, args.batch, contest, Path(folder) / "a" / "b"), flush=True)
             return 0
     here, rows = machine(), list[str]()
     print(*contest.header, sep="\n", flush=True)
     for name in chosen(args.networks):
-        rows.append(_in_a_process(name, args.precision, args.limit))
+        rows.append(_in_a_process(name, args))
         print(rows[-1], flush=True)
     if args.out:
         told = (
@@ -202,21 +202,14 @@ def main() -> int:
     return 0
 
 
-def _in_a_process(name: str, precision: str, limit_sec: float) -> str:
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.zoo.alone",
-        "--one",
-        name,
-        "--precision",
-        precision,
-    ]
-    contest = CONTESTS[precision]
+def _in_a_process(name: str, args: argparse.Namespace) -> str:
+    options = (f"--one={name}", f"--precision={args.precision}", f"--batch={args.batch}")
+    command = [sys.executable, "-m", "benchmarks.zoo.alone", *options]
+    contest = CONTESTS[args.precision]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_sec)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=args.limit)
     except subprocess.TimeoutExpired:
-        return contest.empty(name, f"not done in {limit_sec:.0f} s")
+        return contest.empty(name, f"not done in {args.limit:.0f} s")
     found = [line for line in done.stdout.splitlines() if line.startswith(f"| {name} ")]
     if found:
         return found[-1]

@@ -23,7 +23,9 @@ inline desc row_major(const dims& d, memory::data_type type = memory::data_type:
   for (size_t i = d.size(); i-- > 0; stride *= d[i]) strides[i] = stride;
   return desc(d, type, strides);
 }
-inline desc with_tag(const dims& d, tag t) { return desc(d, memory::data_type::f32, t); }
+inline desc with_tag(const dims& d, tag t, memory::data_type type = memory::data_type::f32) {
+  return desc(d, type, t);
+}
 inline desc any_layout(const dims& d, memory::data_type type = memory::data_type::f32) {
   return desc(d, type, tag::any);
 }
@@ -40,20 +42,22 @@ inline tag blocks_of_8(size_t rank) {
 }
 
 // Layouts that values between operators may have: those kernels choose for images, else row-major.
-inline std::vector<desc> layouts_of(const dims& d) {
+inline std::vector<desc> layouts_of(const dims& d,
+                                    memory::data_type type = memory::data_type::f32) {
   const size_t rank = d.size();
-  if (rank < 3 || rank > 5) return {row_major(d)};
-  return {with_tag(d, blocks_of_16(rank)), with_tag(d, blocks_of_8(rank)),
-          with_tag(d, channels_last(rank)), row_major(d)};
+  if (rank < 3 || rank > 5) return {row_major(d, type)};
+  return {with_tag(d, blocks_of_16(rank), type), with_tag(d, blocks_of_8(rank), type),
+          with_tag(d, channels_last(rank), type), row_major(d, type)};
 }
 
-// The layout of `md`, a tensor of extents `from`, for a tensor of other extents; row-major where it
-// has no name here.
+// The layout of `md`, a tensor of extents `from`, for a tensor of other extents and the same type;
+// row-major where it has no name here.
 inline desc same_layout(const desc& md, const dims& from, const dims& to) {
-  auto known = layouts_of(from), wanted = layouts_of(to);
+  const memory::data_type type = md.get_data_type();
+  auto known = layouts_of(from, type), wanted = layouts_of(to, type);
   for (size_t i = 0; i < known.size() && known.size() == wanted.size(); ++i)
     if (known[i] == md) return wanted[i];
-  return row_major(to);
+  return row_major(to, type);
 }
 
 // The same layout for numbers of another type; gaps are closed.

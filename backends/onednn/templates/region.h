@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,7 +86,8 @@ class Region {
   // operators/post_ops.h
   dnnl::primitive_attr attributes(const Op& op, size_t fused, int sum_at, bool full_any,
                                   Arguments* arguments);
-  int find_sum(const Op& op, size_t fused) const;
+  bool adds_whole(const Op& op, const PostOp& p) const;
+  int find_sum(const Op& op, size_t fused, memory::data_type type) const;
   bool read_twice(const Op& op, int sum_at);
   void prelu(int src, int slopes, int dst);
   VectorFunction in_vectors(int64_t algorithm, const desc& md);
@@ -106,9 +108,12 @@ class Region {
   bool takes_rounded(const Op& op) const;
   bool rounds_pictures(const Op& op) const;
   bool rounds_matrices(const Op& op) const;
-  bool only_multiplied(int tensor) const;
-  bool rounds_result(const Op& op) const;
-  Types rounded_types(const Op& op, size_t fused) const;
+  bool hands_on(const Op& op) const;
+  bool only_multiplied(int tensor);
+  bool is_only_multiplied(int tensor);
+  bool rounds_result(const Op& op);
+  memory::data_type result_type(const Op& op);
+  Types rounded_types(const Op& op, size_t fused);
   // operators/winograd.h
   winograd::Following following(const Op& op, int* sum_at) const;
   bool in_tiles(const Op& op, winograd::Shape* shape) const;
@@ -203,6 +208,7 @@ class Region {
   std::vector<int> within_;  // where a tensor lies in one that grows out of it, until it is copied out
   std::vector<int> room_;    // what a tensor begins, with room for all that will be joined to it
   std::vector<size_t> last_use_;          // last operator that reads a logical tensor
+  std::vector<std::optional<bool>> multiplied_;  // what only_multiplied said of a tensor
   std::vector<Step> steps_;
   std::vector<dnnl::memory> memories_;
   std::vector<External> externals_;

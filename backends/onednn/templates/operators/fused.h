@@ -111,18 +111,21 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
     return pd.get(true) && (transposed ? good(pd) : !is_reference(pd.impl_info_str()));
   };
   size_t fused = blocks ? 0 : worth_fusing(op);
-  int sum_at = find_sum(op, fused);
+  int sum_at = -1;
   PD pd;
+  auto attempt = [&] {
+    sum_at = find_sum(op, fused, types.result);
+    pd = choose(attributes(op, fused, sum_at, true, nullptr));
+  };
   if (!transposed && rounds_pictures(op)) {
     types = rounded_types(op, fused);
-    pd = choose(attributes(op, fused, sum_at, true, nullptr));
+    attempt();
     if (!usable(pd) || !good(pd) || !in_bfloat16(pd)) types = Types();
   }
-  if (!types.rounded()) pd = choose(attributes(op, fused, sum_at, true, nullptr));
+  if (!types.rounded()) attempt();
   while (fused > 0 && !usable(pd)) {
     --fused;
-    sum_at = find_sum(op, fused);
-    pd = choose(attributes(op, fused, sum_at, true, nullptr));
+    attempt();
   }
   if (!pd.get(true)) throw std::runtime_error("oneDNN has no such convolution");
   if (!transposed && !scaling && !good(pd)) {
@@ -147,7 +150,7 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
         // The kernel cannot read a second tensor: sum onto a copy of it.
         dst = storage_.fresh(pd.dst_desc());
         copy(residual, dst);
-        sum_at = find_sum(op, fused);
+        sum_at = find_sum(op, fused, types.result);
       } else {
         pd = other;
       }
@@ -164,7 +167,7 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
     const PostOp& p = op.post_ops[i];
     if (p.is_binary && static_cast<int>(i) != sum_at && tensor_dims(p.tensor) == out)
       arguments.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1,
-                             in_layout(p.tensor, retyped(pd.dst_desc(), tensor_type(p.tensor))));
+                             in_layout(p.tensor, retyped(pd.dst_desc(), md_of(p.tensor).get_data_type())));
   }
   emit(pd, Primitive(pd), arguments);
   if (has_bias && !biased) add_bias(op.inputs[2], dst);
@@ -239,7 +242,7 @@ inline void Region::matmul(const Op& op, size_t at) {
   if (rounds_matrices(op)) {
     types = rounded_types(op, fused);
     describe();
-    const PD pd = make(attributes(op, fused, find_sum(op, fused), false, nullptr));
+    const PD pd = make(attributes(op, fused, find_sum(op, fused, types.result), false, nullptr));
     if (!pd.get(true) || !multiplies_bfloat16(pd.impl_info_str())) types = Types();
     describe();
   }
@@ -247,7 +250,7 @@ inline void Region::matmul(const Op& op, size_t at) {
   const int weights = in_floats ? floats_of_weights(op) : packed ? value_of(b) : read(b);
   if (in_floats) ad = storage_.md(src), wd = storage_.md(weights);
   const desc dst_md(out, types.result, strides);
-  int sum_at = find_sum(op, fused);
+  int sum_at = find_sum(op, fused, types.result);
   int dst = -1;
   if (sum_at >= 0) {
     int residual = in_layout(op.post_ops[sum_at].tensor, dst_md);

@@ -31,7 +31,8 @@ inline bool slice_of(const desc& md, const dims& extent, const dims& begin, cons
   auto padded = dense.get_padded_dims();
   for (size_t i = 0; same && i < extent.size(); ++i)
     same = padded[i] == blocks[i] || sub_strides[i] == dense_strides[i];
-  size_t offset = static_cast<size_t>(sub.get_submemory_offset()) * sizeof(float);
+  const size_t offset = static_cast<size_t>(sub.get_submemory_offset()) *
+                        memory::data_type_size(md.get_data_type());
   if (same) *result = {dense, offset, true};
   else *result = {sub, 0, false};
   return true;
@@ -104,10 +105,12 @@ inline bool Region::grow(const Op& op) {
   const size_t rank = out.size();
   const bool begins = room_[first] < 0;
   if ((begins && whole == out) || rank < 3 || rank > 5 || op.ints[0] != 1 ||
-      md_of(first) != with_tag(tensor_dims(first), channels_last(rank)))
+      md_of(first) !=
+          with_tag(tensor_dims(first), channels_last(rank), md_of(first).get_data_type()))
     return false;
-  // One result alone goes on in the room: others that begin alike have rooms of their own.
-  const int room = begins ? storage_.fresh(with_tag(whole, channels_last(rank)))
+  // One result alone goes on in the room: others that begin alike have rooms of their own. What
+  // products alone read at first they alone read to the end.
+  const int room = begins ? storage_.fresh(with_tag(whole, channels_last(rank), result_type(op)))
                           : std::exchange(room_[first], -1);
   const desc all = storage_.md(room);
   auto part = [&](const dims& extent, int64_t from) {
@@ -128,7 +131,7 @@ inline bool Region::grow(const Op& op) {
   room_[made] = room;
   within_[made] = part(out, 0);
   storage_.group(room).members.push_back(made);
-  bind(made, storage_.fresh(with_tag(out, channels_last(rank))));
+  bind(made, storage_.fresh(with_tag(out, channels_last(rank), all.get_data_type())));
   return true;
 }
 
@@ -137,14 +140,15 @@ inline void Region::concat(const Op& op) {
   if (grow(op)) return;
   const dims& out = tensor_dims(op.outputs[0]);
   const size_t axis = static_cast<size_t>(op.ints[0]);
-  auto layouts = layouts_of(out);
+  const memory::data_type type = result_type(op);
+  auto layouts = layouts_of(out, type);
   size_t best = layouts.size(), best_score = 0;
   for (size_t l = 0; l < layouts.size(); ++l) {
     dims begin(out.size(), 0);
     size_t score = 0;
     bool possible = true;
     for (int t : op.inputs) {
-      desc like = layouts_of(tensor_dims(t))[l];
+      desc like = layouts_of(tensor_dims(t), type)[l];
       Slice part;
       possible = possible && slice_of(layouts[l], tensor_dims(t), begin, like, &part);
       if (md_of(t) == like) score += 1;
@@ -158,7 +162,7 @@ inline void Region::concat(const Op& op) {
   int whole = storage_.fresh(layouts[best]);
   dims begin(out.size(), 0);
   for (int t : op.inputs) {
-    desc like = layouts_of(tensor_dims(t))[best];
+    desc like = layouts_of(tensor_dims(t), type)[best];
     Slice part;
     slice_of(layouts[best], tensor_dims(t), begin, like, &part);
     int value = value_of(t);
@@ -193,8 +197,9 @@ inline void Region::pad(const Op& op) {
   }
   // The border is written once, for nobody writes over it; each call writes what is inside.
   const int dst = storage_.owned(layout);
-  std::fill_n(reinterpret_cast<float*>(storage_.group(dst).data),
-              layout.get_size() / sizeof(float), number);
+  char* const data = storage_.group(dst).data;
+  if (number == 0.f) std::fill_n(data, layout.get_size(), char{0});  // of any type
+  else std::fill_n(reinterpret_cast<float*>(data), layout.get_size() / sizeof(float), number);
   copy(source, storage_.view(dst, part.md, part.offset));
   bind(op.outputs[0], dst);
 }

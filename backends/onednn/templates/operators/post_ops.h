@@ -30,13 +30,17 @@ constexpr int64_t kBinaryAdd = 0;
 constexpr int64_t kPrelu = 6;
 constexpr int kByChannel = 1 << 1;  // slopes' mask
 
-// Where the first `fused` post-operators hold an addition of a whole tensor, which could be done in
-// place on that tensor's memory.
-inline int Region::find_sum(const Op& op, size_t fused) const {
+inline bool Region::adds_whole(const Op& op, const PostOp& p) const {
+  return p.is_binary && p.algorithm == kBinaryAdd &&
+         tensor_dims(p.tensor) == tensor_dims(op.outputs[0]);
+}
+
+// Where the first `fused` post-operators hold an addition of a whole tensor of the result's type,
+// which could be done in place on that tensor's memory.
+inline int Region::find_sum(const Op& op, size_t fused, memory::data_type type) const {
   for (size_t i = 0; i < fused; ++i) {
     const PostOp& p = op.post_ops[i];
-    if (p.is_binary && p.algorithm == kBinaryAdd && !is_constant(p.tensor) &&
-        tensor_dims(p.tensor) == tensor_dims(op.outputs[0]))
+    if (adds_whole(op, p) && !is_constant(p.tensor) && md_of(p.tensor).get_data_type() == type)
       return static_cast<int>(i);
   }
   return -1;
@@ -72,7 +76,7 @@ inline dnnl::primitive_attr Region::attributes(const Op& op, size_t fused, int s
             plain(p.tensor));
     } else if (full_any && tensor_dims(p.tensor) == tensor_dims(op.outputs[0])) {
       ops.append_binary(binary_algorithm(p.algorithm),
-                        any_layout(tensor_dims(p.tensor), tensor_type(p.tensor)));
+                        any_layout(tensor_dims(p.tensor), md_of(p.tensor).get_data_type()));
     } else {
       int value = plain(p.tensor);
       ops.append_binary(binary_algorithm(p.algorithm), storage_.md(value));

@@ -90,14 +90,40 @@ inline bool Region::rounds_matrices(const Op& op) const {
   return elements_of(tensor_dims(op.outputs[0])) * terms >= kWorthRounding * (left + right);
 }
 
-// Whether a result is read by nothing but products, which round it, as it is or by other axes.
-inline bool Region::only_multiplied(int tensor) const {
+// Whether an operator hands on numbers as they are: rounded before it or behind it, they are the same.
+inline bool Region::hands_on(const Op& op) const {
+  constexpr int64_t largest = 0, nearest = 0;  // of the algorithms of pooling and resampling
+  switch (op.kind) {
+    case OpKind::reshape:
+    case OpKind::permute:
+    case OpKind::slice:
+    case OpKind::concat:
+    case OpKind::shuffle: return true;
+    case OpKind::pool: return op.ints[0] == largest;
+    case OpKind::resample: return op.ints[0] == nearest;
+    case OpKind::pad: return op.floats[0] == 0.f;
+    default: return false;
+  }
+}
+
+// Whether a result is read by nothing but products, which round it, as it is or handed on, and by
+// convolutions that add it to theirs: as numbers of half the width those take half the time to write
+// and to read, which in pictures is more than to multiply them is. What matrices' products are added
+// to stays float32: there it costs little, and transformers lose most of their digits in it.
+inline bool Region::only_multiplied(int tensor) {
+  const auto place = static_cast<size_t>(tensor);
+  if (multiplied_.size() <= place) multiplied_.resize(plan_.tensors.size());
+  std::optional<bool> known = multiplied_[place];
+  if (!known) multiplied_[place] = known = is_only_multiplied(tensor);
+  return *known;
+}
+
+inline bool Region::is_only_multiplied(int tensor) {
   bool read = false;
   for (const Op& op : plan_.ops) {
-    const bool viewed = op.kind == OpKind::reshape || op.kind == OpKind::permute;
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (op.inputs[i] != tensor) continue;
-      if (viewed && only_multiplied(op.outputs[0])) {
+      if (hands_on(op) && only_multiplied(op.outputs[0])) {
         read = true;
         continue;
       }
@@ -106,8 +132,12 @@ inline bool Region::only_multiplied(int tensor) const {
       if (!operand) return false;
       read = true;
     }
-    for (const PostOp& p : op.post_ops)
-      if (p.is_binary && p.tensor == tensor) return false;
+    for (const PostOp& p : op.post_ops) {
+      if (!p.is_binary || p.tensor != tensor) continue;
+      if (!takes_rounded(op) || !adds_whole(op, p)) return false;
+      // To what stays float32 it is added as exact as it is, unless a product rounds it as well.
+      read = read || only_multiplied(op.outputs[0]);
+    }
   }
   for (int output : plan_.outputs)
     if (output == tensor) return false;
@@ -115,14 +145,20 @@ inline bool Region::only_multiplied(int tensor) const {
 }
 
 // Whether what is no product writes its result rounded.
-inline bool Region::rounds_result(const Op& op) const {
+inline bool Region::rounds_result(const Op& op) {
   return multiplies_rounded() && only_multiplied(op.outputs[0]);
 }
 
+// What an operator that is no product writes.
+inline memory::data_type Region::result_type(const Op& op) {
+  return rounds_result(op) ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
 // Of a product of rounded numbers whose kernel takes the first `fused` post-operators.
-inline Region::Types Region::rounded_types(const Op& op, size_t fused) const {
-  const bool whole = fused == op.post_ops.size() && find_sum(op, fused) < 0;
+inline Region::Types Region::rounded_types(const Op& op, size_t fused) {
   const auto rounded = memory::data_type::bf16;
+  bool whole = fused == op.post_ops.size();
+  if (op.kind == OpKind::matmul) whole = whole && find_sum(op, fused, memory::data_type::f32) < 0;
   return {rounded, whole && only_multiplied(op.outputs[0]) ? rounded : memory::data_type::f32};
 }
 

@@ -42,17 +42,19 @@ inline void Region::pool(const Op& op) {
                                                dnnl::algorithm::pooling_avg_exclude_padding};
   const size_t rank = tensor_dims(op.outputs[0]).size();
   auto part = [&](size_t i) { return ints_of(op, rank - 2, i, 1); };
+  const auto made = is_rounded(op.inputs[0]) ? memory::data_type::bf16
+                                             : tensor_type(op.outputs[0]);
   auto make = [&](const desc& src) {
     return PD(engine_, dnnl::prop_kind::forward_inference, algorithms[op.ints[0]], src,
-              any_layout(tensor_dims(op.outputs[0]), tensor_type(op.outputs[0])), part(1), part(0),
-              part(2), part(3), part(4),
-              user_scratchpad(), true);
+              any_layout(tensor_dims(op.outputs[0]), made), part(1), part(0), part(2), part(3),
+              part(4), user_scratchpad(), true);
   };
   if (whole_averaged(op)) return;
   int src = dense(op.inputs[0]);
   PD pd = make(storage_.md(src));
   if (!pd.get(true) || is_reference(pd.impl_info_str())) {
-    PD blocked = make(with_tag(tensor_dims(op.inputs[0]), blocks_of_16(rank)));
+    PD blocked = make(with_tag(tensor_dims(op.inputs[0]), blocks_of_16(rank),
+                               storage_.md(src).get_data_type()));
     if (blocked.get(true) && !is_reference(blocked.impl_info_str())) pd = blocked;
   }
   if (!pd.get(true)) throw std::runtime_error("oneDNN has no such pooling");
@@ -69,14 +71,16 @@ inline void Region::resample(const Op& op) {
                                     : dnnl::algorithm::resampling_nearest;
   auto make = [&](const desc& src) {
     return PD(engine_, dnnl::prop_kind::forward_inference, algorithm, src,
-              any_layout(tensor_dims(op.outputs[0])), user_scratchpad(), true);
+              any_layout(tensor_dims(op.outputs[0]), src.get_data_type()), user_scratchpad(), true);
   };
   int src = dense(op.inputs[0]);
   PD pd = make(storage_.md(src));
   // In other layouts, as grouped convolutions leave a batch in, it computes element by element: a
   // copy takes a hundredth of that.
   const dims& shape = tensor_dims(op.inputs[0]);
-  for (const desc& other : {with_tag(shape, channels_last(shape.size())), row_major(shape)}) {
+  const memory::data_type type = storage_.md(src).get_data_type();
+  for (const desc& other :
+       {with_tag(shape, channels_last(shape.size()), type), row_major(shape, type)}) {
     if (pd.get(true) && !is_reference(pd.impl_info_str())) break;
     PD copied = make(other);
     if (!copied.get(true) || (pd.get(true) && is_reference(copied.impl_info_str()))) continue;
