@@ -1,4 +1,5 @@
 // All that is done in vectors of sixteen, of AVX-512.
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <limits>
@@ -19,6 +20,7 @@ namespace collage_onednn::avx512 {
 #include "vectors/chains.h"
 #include "vectors/chains_avx512.h"
 #include "vectors/bytes_avx512.h"
+#include "vectors/depthwise_avx512.h"
 }  // namespace collage_onednn::avx512
 
 namespace collage_onednn::winograd::avx512 {

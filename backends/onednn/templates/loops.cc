@@ -1,6 +1,8 @@
 // Loops of ours on plain numbers: see loops.h.
 #include "loops.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -210,6 +212,26 @@ void rows_chained(const Chain& chain, int64_t rows, bool rounded) {
     if (rounded) avx512::rounded_rows(chain, first, last);
     else if (has_avx512()) avx512::chained_rows(chain, first, last);
     else avx2::chained_rows(chain, first, last);
+  }
+#endif
+}
+
+void depthwise(const Depthwise& s, int64_t images, int64_t blocks, const DepthwiseData& data,
+               float* rooms, int64_t room) {
+#ifdef COLLAGE_X86
+#pragma omp parallel
+  {
+    const int64_t threads = omp_get_num_threads(), parts = images * blocks;
+    // Bands of rows where there are fewer blocks than threads: each reads what its taps see again.
+    const int64_t bands = std::min(s.made[0], (threads + parts - 1) / parts);
+    const int64_t rows = (s.made[0] + bands - 1) / bands;
+    float* const mine = rooms + omp_get_thread_num() * room;
+#pragma omp for
+    for (int64_t i = 0; i < parts * bands; ++i) {
+      const int64_t band = i % bands, part = i / bands;
+      avx512::depthwise_rows(s, part / blocks, part % blocks, band * rows,
+                             std::min(s.made[0], (band + 1) * rows), data, mine);
+    }
   }
 #endif
 }

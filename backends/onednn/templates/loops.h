@@ -58,6 +58,12 @@ COLLAGE_WEAK void logarithms_of_rows(const float* x, const float* shares, float*
 // All rows, in bfloat16 if `rounded`.
 COLLAGE_WEAK void rows_chained(const Chain& chain, int64_t rows, bool rounded);
 
+// operators/depthwise.h
+
+// All pictures; each thread has a `room` of so many numbers.
+COLLAGE_WEAK void depthwise(const Depthwise& s, int64_t images, int64_t blocks,
+                            const DepthwiseData& data, float* rooms, int64_t room);
+
 // operators/quantized.h
 
 struct Bytes {

@@ -105,8 +105,8 @@ class Region {
   };
   bool is_rounded(int tensor) const;
   bool multiplies_rounded() const;
-  bool takes_rounded(const Op& op) const;
-  bool rounds_pictures(const Op& op) const;
+  bool takes_rounded(const Op& op);
+  bool rounds_pictures(const Op& op);
   bool rounds_matrices(const Op& op) const;
   bool hands_on(const Op& op) const;
   bool only_multiplied(int tensor);
@@ -142,8 +142,13 @@ class Region {
   int chained(int from, const desc& md, const std::vector<PostOp>& steps,
               const std::vector<Link>& links, bool rounds);
   bool in_chain(const Op& op, const PostOp& self);
+  // operators/depthwise.h
+  bool is_by_channel(const Op& op);
+  int by_blocks(int tensor, int64_t taps);
+  bool follow(const Op& op, Depthwise* s) const;
+  bool conv_by_channel(const Op& op);
   // operators/groups.h
-  int64_t joined_groups(const Op& op) const;
+  int64_t joined_groups(const Op& op);
   int weights_of_joined(int weights, int64_t together);
   bool conv_of_joined(const Op& op, size_t at);
   // operators/simple.h

@@ -9,7 +9,7 @@ namespace collage_onednn {
 constexpr int64_t kChannelsOfTiles = 32;
 
 // How many neighbouring groups fill a tile; 1 where they are not to be joined.
-inline int64_t Region::joined_groups(const Op& op) const {
+inline int64_t Region::joined_groups(const Op& op) {
   const dims &w = tensor_dims(op.inputs[1]), &out = tensor_dims(op.outputs[0]);
   if (!multiplies_rounded() || !has_isa(dnnl_cpu_isa_avx512_core_amx) || !rounds_pictures(op) ||
       !is_constant(op.inputs[1]) || w.size() <= out.size() || w[2] >= kChannelsOfTiles || w[2] == 1)

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "depthwise.h"
 #include "groups.h"
 #include "interleave.h"
 #include "multiplied.h"
@@ -227,7 +228,7 @@ inline void Region::shuffle(const Op& op) {
 inline void Region::build(const Op& op, size_t at) {
   switch (op.kind) {
     case OpKind::conv:
-      if (conv_of_joined(op, at)) return;
+      if (conv_of_joined(op, at) || conv_by_channel(op)) return;
       return conv<dnnl::convolution_forward>(op, at, dnnl::algorithm::convolution_direct);
     case OpKind::deconv:
       return conv<dnnl::deconvolution_forward>(op, at, dnnl::algorithm::deconvolution_direct);

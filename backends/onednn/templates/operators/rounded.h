@@ -63,16 +63,15 @@ inline bool leaves_gaps(const dims& weights, const dims& strides) {
   return gaps && !has_one_tap(weights, strides.size());
 }
 
-// Whether a convolution may read rounded numbers. Kernels for depthwise ones are as fast in float32,
-// and there are none for tiles.
-inline bool Region::takes_rounded(const Op& op) const {
-  const int weights = op.inputs[1];
-  if (op.kind != OpKind::conv || scaling_of(weights)) return false;
-  return !has_isa(dnnl_cpu_isa_avx512_core_amx) ||
-         !is_depthwise(tensor_dims(weights), tensor_dims(op.outputs[0]).size());
+// Whether a convolution may read rounded numbers. The library's kernels for depthwise ones are as fast
+// in float32, and there are none for tiles.
+inline bool Region::takes_rounded(const Op& op) {
+  if (op.kind != OpKind::conv || scaling_of(op.inputs[1])) return false;
+  return !has_isa(dnnl_cpu_isa_avx512_core_amx) || is_by_channel(op) ||
+         !is_depthwise(tensor_dims(op.inputs[1]), tensor_dims(op.outputs[0]).size());
 }
 
-inline bool Region::rounds_pictures(const Op& op) const {
+inline bool Region::rounds_pictures(const Op& op) {
   if (!multiplies_rounded() || !takes_rounded(op)) return false;
   const dims &x = tensor_dims(op.inputs[0]), &w = tensor_dims(op.inputs[1]);
   const dims& out = tensor_dims(op.outputs[0]);
@@ -134,7 +133,7 @@ inline bool Region::is_only_multiplied(int tensor) {
     }
     for (const PostOp& p : op.post_ops) {
       if (!p.is_binary || p.tensor != tensor) continue;
-      if (!takes_rounded(op) || !adds_whole(op, p)) return false;
+      if (!takes_rounded(op) || is_by_channel(op) || !adds_whole(op, p)) return false;
       // To what stays float32 it is added as exact as it is, unless a product rounds it as well.
       read = read || only_multiplied(op.outputs[0]);
     }

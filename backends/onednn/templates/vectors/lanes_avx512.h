@@ -7,7 +7,9 @@
 
 #ifdef COLLAGE_X86
 #include <immintrin.h>
-#define COLLAGE_AVX512 __attribute__((target("avx512f,avx512bw")))
+// Of AVX512_BF16 compilers use what is asked for by name alone: functions that round to bfloat16, which
+// run where there is that. As another target they would be called for each vector, not inlined.
+#define COLLAGE_AVX512 __attribute__((target("avx512f,avx512bw,avx512bf16")))
 
 namespace collage_onednn {
 

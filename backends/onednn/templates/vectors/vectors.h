@@ -32,6 +32,25 @@ struct Chain {
   void* result;
 };
 
+// Convolutions of each channel by itself, channels last, to bfloat16: of rows and columns.
+struct Depthwise {
+  int64_t channels, read[2], made[2], taps[2], step[2], dilation[2], padding[2];
+  bool reads_rounded;
+  float least, most;        // of the sums
+  std::vector<Link> links;  // behind them, without other operands
+
+  int64_t span(int axis) const { return (taps[axis] - 1) * dilation[axis] + 1; }
+  int64_t seen_width() const { return (made[1] - 1) * step[1] + span(1); }
+};
+constexpr int64_t kDepthwiseBlock = 32;     // channels that are made together
+constexpr int64_t kMostDepthwiseTaps = 64;  // along rows
+
+struct DepthwiseData {
+  const void* x;
+  const float *weights, *bias;  // of each block its taps, and of each tap even channels, then odd ones
+  void* y;
+};
+
 #define COLLAGE_VECTOR_FUNCTIONS                                                               \
   COLLAGE_WEAK VectorFunction vector_function(dnnl_alg_kind_t algorithm);                      \
   COLLAGE_WEAK void softmax_of_rows(const float* x, float* y, int64_t rows, int64_t count,     \
@@ -45,6 +64,8 @@ namespace avx512 {
 COLLAGE_VECTOR_FUNCTIONS
 // Results in bfloat16.
 COLLAGE_WEAK void rounded_rows(const Chain& chain, int64_t first, int64_t last);
+COLLAGE_WEAK void depthwise_rows(const Depthwise& s, int64_t image, int64_t block, int64_t first,
+                                 int64_t last, const DepthwiseData& data, float* room);
 // The least and the largest value, and zero.
 COLLAGE_WEAK void range_of(const float* x, int64_t count, float* low, float* high);
 // Gives the sum of the bytes.
