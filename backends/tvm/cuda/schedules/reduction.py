@@ -37,6 +37,7 @@ from collage.backends.tvm.cuda.schedules.reductions.stages import (
     renamed,
     share_terms,
 )
+from collage.backends.tvm.cuda.schedules.wmma import DTYPES
 
 _BLOCKS_PER_SM = 4
 """Blocks that write what depends on a few results."""
@@ -141,7 +142,7 @@ def _is_unfit(
     again = bool(last) and size_of(axes_of(sch, last[0]) or []) > first.results
     if first.terms < _LEAST_TERMS and not again:
         return Refusal(f"{first.terms} terms are best summed by a thread alone")
-    halves = any(str(region.source.dtype) == "float16" for region in sch.get(sums[0]).reads)
+    halves = any(str(region.source.dtype) in DTYPES for region in sch.get(sums[0]).reads)
     # More rows of halves are for tensor cores.
     most = MOST_TOGETHER if halves else 2 * MOST_TOGETHER
     if first.together > most or (first.together > 1 and len(sums) > 1):

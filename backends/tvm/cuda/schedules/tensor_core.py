@@ -36,7 +36,7 @@ from collage.backends.tvm.cuda.schedules.split_sums import (
     split_sum,
 )
 from collage.backends.tvm.cuda.schedules.tiles import SKEW, Tile, choose_tile
-from collage.backends.tvm.cuda.schedules.wmma import MICRO, intrinsics
+from collage.backends.tvm.cuda.schedules.wmma import DTYPES, MICRO, intrinsics
 
 _LEAST_SM = 80
 """Earlier chips have tensor cores too, but not the shared memory for these tiles."""
@@ -89,8 +89,9 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu, *, may_cut: bool = True) -> tirx.Pri
     if traits is None or gpu.sm < _LEAST_SM:
         return OTHER_KIND
     dtypes = {str(region.source.dtype) for region in stmt.reads}
-    if dtypes != {"float16"} or str(stmt.writes[0].source.dtype) != "float32":
-        return Refusal("tensor cores are used for float16 operands and float32 sums")
+    halves = len(dtypes) == 1 and dtypes <= set(DTYPES)
+    if not halves or str(stmt.writes[0].source.dtype) != "float32":
+        return Refusal(f"tensor cores are used for {' and '.join(DTYPES)}, and float32 sums")
     sizes = dict.fromkeys(Kind, 1)
     for trait in traits[3]:
         sizes[trait.kind] *= int(trait.extent)
@@ -142,6 +143,7 @@ class _Builder:
         self.main = main
         self.tile = tile
         self.gpu = gpu
+        self.dtype = str(sch.get(main).reads[0].source.dtype)
         self.transposed_b = self._columns_outside()
         self.lanes = [
             self._lanes(operand, region.source)
@@ -280,7 +282,7 @@ class _Builder:
 
     def _tensorize(self, fragment_a: Any, fragment_b: Any, store: Any, init: Any) -> None:
         sch = self.sch
-        names = intrinsics(self.transposed_b, self.tile.result_scope)
+        names = intrinsics(self.dtype, self.transposed_b, self.tile.result_scope)
         for fragment, intrinsic in ((fragment_a, names.load_a), (fragment_b, names.load_b)):
             outer_i, outer_j, micro = self._micro_tiles(fragment)
             sch.unroll(outer_i)

@@ -103,8 +103,10 @@ def schedule(func: tirx.PrimFunc, gpu: Gpu) -> tirx.PrimFunc | Refusal:
     init = sch.decompose_reduction(sums, window[0])
     if lane is not None and sch.get(sch.get_loops(init)[-1]).kind == tirx.ForKind.SERIAL:
         sch.unroll(sch.get_loops(init)[-1])
+    terms = math.prod(int(sch.get(loop).extent) for loop in window)
     for loop in window:
-        if int(sch.get(loop).extent) <= _LONGEST_UNROLLED:
+        # Loads of a loop that is not unrolled wait for each other.
+        if terms <= _SHORT_REDUCTION or int(sch.get(loop).extent) <= _LONGEST_UNROLLED:
             sch.unroll(loop)
     return sch.mod["main"]
 

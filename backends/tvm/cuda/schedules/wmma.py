@@ -17,6 +17,9 @@ from tvm.ir import Range
 MICRO = 16
 """Rows, columns and depth of one operation."""
 
+DTYPES = ("float16", "bfloat16")
+"""Of operands that tensor cores multiply with sums in float32."""
+
 _PREFIX = "collage_wmma"
 
 
@@ -31,11 +34,13 @@ class Intrinsics:
     store: str
 
 
-def intrinsics(transposed_b: bool, result_scope: str) -> Intrinsics:
-    """Names of the operations for float16 operands and float32 sums, registered on first use.
+def intrinsics(dtype: str, transposed_b: bool, result_scope: str) -> Intrinsics:
+    """Names of the operations with sums in float32, registered on first use.
 
     Parameters
     ----------
+    dtype : str
+        Of the operands: one of :data:`DTYPES`.
     transposed_b : bool
         Whether ``B``'s tiles are (columns, depth) instead of (depth, columns).
     result_scope : str
@@ -48,17 +53,17 @@ def intrinsics(transposed_b: bool, result_scope: str) -> Intrinsics:
     """
     suffix = "_t" if transposed_b else ""
     names = Intrinsics(
-        load_a=f"{_PREFIX}_load_a",
-        load_b=f"{_PREFIX}_load_b{suffix}",
+        load_a=f"{_PREFIX}_{dtype}_load_a",
+        load_b=f"{_PREFIX}_{dtype}_load_b{suffix}",
         fill=f"{_PREFIX}_fill",
-        multiply=f"{_PREFIX}_multiply{suffix}",
+        multiply=f"{_PREFIX}_{dtype}_multiply{suffix}",
         store=f"{_PREFIX}_store_{result_scope.replace('.', '_')}",
     )
     made: dict[str, Callable[[], Pair]] = {
-        names.load_a: lambda: _load("a", "row_major"),
-        names.load_b: lambda: _load("b", "col_major" if transposed_b else "row_major"),
+        names.load_a: lambda: _load(dtype, "a", "row_major"),
+        names.load_b: lambda: _load(dtype, "b", "col_major" if transposed_b else "row_major"),
         names.fill: _fill,
-        names.multiply: lambda: _multiply(transposed_b),
+        names.multiply: lambda: _multiply(dtype, transposed_b),
         names.store: lambda: _store(result_scope),
     }
     for name, make in made.items():
@@ -148,15 +153,15 @@ Pair = tuple[tirx.PrimFunc, tirx.PrimFunc]
 """What an operation means, and how it is written."""
 
 
-def _load(operand: str, layout: str) -> Pair:
+def _load(dtype: str, operand: str, layout: str) -> Pair:
     def make(*, strided: bool) -> tuple[Any, Any]:
-        source = _tile("A", "float16", "shared.dyn", strided=strided)
-        return source, _tile("C", "float16", f"wmma.matrix_{operand}", strided=strided)
+        source = _tile("A", dtype, "shared.dyn", strided=strided)
+        return source, _tile("C", dtype, f"wmma.matrix_{operand}", strided=strided)
 
     source, target = make(strided=False)
     meaning = _function([source, target], [source], [target], _copy(source, target))
     source, target = make(strided=True)
-    pointer = source.access_ptr("r", ptr_type="float16")
+    pointer = source.access_ptr("r", ptr_type=dtype)
     place = (MICRO, MICRO, MICRO, _fragment(target))
     body = _call("tvm_load_matrix_sync", target.data, *place, pointer, source.strides[0], layout)
     return meaning, _function([source, target], [source], [target], body)
@@ -191,10 +196,10 @@ def _store(scope: str) -> Pair:
     return meaning, _function([source, target], [source], [target], body)
 
 
-def _multiply(transposed_b: bool) -> Pair:
+def _multiply(dtype: str, transposed_b: bool) -> Pair:
     def make(*, strided: bool) -> tuple[Any, Any, Any]:
-        a = _tile("A", "float16", "wmma.matrix_a", strided=strided)
-        b = _tile("B", "float16", "wmma.matrix_b", strided=strided)
+        a = _tile("A", dtype, "wmma.matrix_a", strided=strided)
+        b = _tile("B", dtype, "wmma.matrix_b", strided=strided)
         return a, b, _tile("C", "float32", "wmma.accumulator", strided=strided)
 
     a, b, c = make(strided=False)

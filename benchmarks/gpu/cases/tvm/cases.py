@@ -248,17 +248,11 @@ def _joined(g: _Graph, parts: relax.Var) -> relax.Expr:
     return g.emit(op.multiply(g.emit(op.add(first, second)), third))
 
 
-_BFLOAT16 = ("dense_dense", "softmax", "elementwise", "conv_3x3", "conv_depthwise")
-"""One of each family: bfloat16 takes the same way as float16, without tensor cores."""
-
-
 def cases() -> list[CudaCase]:
-    """Every graph in float16 and float32, a few in bfloat16."""
+    """Every graph in each type."""
     found = []
     for dtype in ("float16", "float32", "bfloat16"):
         for seed, (name, (inputs, body)) in enumerate(_graphs(dtype).items()):
-            if dtype == "bfloat16" and name not in _BFLOAT16:
-                continue
             module = _module(inputs, dtype, body, seed)
             found.append(CudaCase(f"{name}-{dtype}", "tvm", "tvm", module, rtol=RTOL[dtype]))
     return found

@@ -61,5 +61,4 @@ def cases() -> list[CudaCase]:
         )
         for name, (data, filters, attrs) in PROBLEMS.items()
         for dtype in RTOL
-        if dtype != "bfloat16" or name in ("conv1d", "conv3d", "conv2d_transpose")
     ]

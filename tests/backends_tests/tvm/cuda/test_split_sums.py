@@ -31,8 +31,11 @@ _CASES = {case.name: case for case in (*conv.cases(), *cases.cases())}
         ("dense_dense", 1),
     ],
 )
-def test_products_on_tensor_cores(name: str, launches: int, context: BuildContext) -> None:
-    partitioned = partition_case(_CASES[f"{name}-float16"], cuda_target())
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_products_on_tensor_cores(
+    name: str, launches: int, dtype: str, context: BuildContext
+) -> None:
+    partitioned = partition_case(_CASES[f"{name}-{dtype}"], cuda_target())
     lowered = get_backend("tvm").lower(partitioned.module, partitioned.targets[0], context)
     (func,) = kernels(lowered).values()
     assert str(func.attrs[SCHEDULE_ATTR]) == "tensor_core"
