@@ -17,6 +17,8 @@ from tvm import tirx
 from tvm.ir import Var
 from tvm.ir.expr import TensorLoad
 
+from collage.backends.tvm.common.numbers.exact import what_is_cut
+
 _ROUNDED_PRODUCTS = {"float32": "__fmul_rn", "float64": "__dmul_rn"}
 """CUDA's products that nvcc contracts with nothing (CUDA Math API, single and double precision
 intrinsics)."""
@@ -110,3 +112,41 @@ def _with_rounded_places(body: Any) -> Any:
 def _rounded(product: tirx.Mul) -> Any:
     dtype = str(product.ty)
     return tirx.call_pure_extern(dtype, _ROUNDED_PRODUCTS[dtype], product.a, product.b)
+
+
+def with_own_rounding(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A kernel that rounds to bfloat16 by the device's instruction, not by the bits of a float32.
+
+    Before it is scheduled: a chain of functions that is rounded would be read three times, and so
+    was kept in memory, in float64 where it was computed in that, for a kernel that only rounds.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        Unscheduled.
+
+    Returns
+    -------
+    tirx.PrimFunc
+        Itself where nothing is rounded.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from collage.backends.tvm.common.numbers.exact import cut
+    >>> x = te.placeholder((8,), "float32", name="x")
+    >>> func = te.create_prim_func([x, te.compute((8,), lambda i: cut(x[i]))])
+    >>> "__float2bfloat16_rn" in str(with_own_rounding(func))
+    True
+    """
+
+    def rounded(expr: tirx.Select) -> Any:
+        value = what_is_cut(expr)
+        if value is None:
+            return expr
+        # Both are said to be float32: CUDA's own conversions bring them there, if need be.
+        nearest = tirx.call_pure_extern("float32", "__float2bfloat16_rn", value)
+        return tirx.call_pure_extern("float32", "__bfloat162float", nearest)
+
+    body = tvm_ffi.structural_map(func.body, [(tirx.Select, rounded)], order="post")
+    return func if body.same_as(func.body) else func.with_body(body)

@@ -17,7 +17,7 @@ from collage.backends.tvm.common.numbers.exact import EXACT
 from collage.backends.tvm.common.numbers.wide import compute_wide
 from collage.backends.tvm.common.numbers.wide_operators import widen_operators
 from collage.backends.tvm.common.reads import inline_reads
-from collage.backends.tvm.cuda.generated import as_generated
+from collage.backends.tvm.cuda.generated import as_generated, with_own_rounding
 from collage.backends.tvm.cuda.legalize import legalizations
 from collage.backends.tvm.cuda.rows.dispatch import dispatch_rows, expand_statistics
 from collage.backends.tvm.cuda.schedules import Gpu, schedule_function
@@ -86,7 +86,7 @@ def scheduler(device: tvm.target.Target, schedule: str) -> Scheduler:
     gpu = Gpu.of_target(device)
 
     def apply(func: tirx.PrimFunc) -> tirx.PrimFunc:
-        return finish(schedule_function(func, gpu, schedule))
+        return finish(schedule_function(with_own_rounding(func), gpu, schedule))
 
     return apply
 

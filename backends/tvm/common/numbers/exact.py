@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import tvm_ffi
 from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 
@@ -24,6 +25,9 @@ from collage.backends.tvm.common.numbers.remainders import REMAINDERS
 from collage.backends.tvm.common.numbers.rounding import WIDE
 from collage.backends.tvm.common.numbers.unsigned import UNSIGNED
 from collage.backends.tvm.common.numbers.wide import ROUNDS
+
+_INFINITY = 0x7F800000
+"""The bits of a float32 that is infinite; numbers without a sign above it are none."""
 
 _SORTED_AS = {"bfloat16": WIDE, **dict.fromkeys(["int8", "int16", "uint8", "uint16"], "int32")}
 """Types that TVM's sorts lack, and those that stand for them."""
@@ -65,7 +69,7 @@ def _cast(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
     def rounded(value: Any) -> Any:
         # TVM cannot keep a bfloat16 inside of a kernel, but the float32 that is one.
-        return (value if dtype == "float16" else _cut(value.astype(WIDE))).astype(dtype)
+        return (value if dtype == "float16" else cut(value.astype(WIDE))).astype(dtype)
 
     def cast(x: te.Tensor) -> te.Tensor:
         attrs = {ROUNDS: 1} if dtype == "float16" else {}
@@ -74,8 +78,19 @@ def _cast(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return builder.call_te(cast, x, primfunc_name_hint="cast")
 
 
-def _cut(value: Any) -> Any:
-    """A float32 with no more digits than a bfloat16 has: the nearest, of two the even one."""
+def cut(value: Any) -> Any:
+    """A float32 with no more digits than a bfloat16 has: the nearest, of two the even one.
+
+    Parameters
+    ----------
+    value : tirx.PrimExpr
+        A float32.
+
+    Returns
+    -------
+    tirx.PrimExpr
+        A float32, made of the value's bits.
+    """
 
     def constant(bits: int) -> Any:
         return tirx.const(bits, "uint32")
@@ -83,8 +98,29 @@ def _cut(value: Any) -> Any:
     bits = tirx.reinterpret("uint32", value)
     odd = (bits >> constant(16)) & constant(1)
     nearest = (bits + odd + constant(0x7FFF)) & constant(0xFFFF0000)
-    is_none = (bits & constant(0x7FFFFFFF)) > constant(0x7F800000)
+    # As TVM's simplifier writes it.
+    is_none = constant(_INFINITY) < (bits & constant(0x7FFFFFFF))
     return tirx.Select(is_none, value, tirx.reinterpret(WIDE, nearest))
+
+
+def what_is_cut(expr: tirx.Select) -> Any:
+    """What :func:`cut` was given where this is what it made, for devices that have a way of theirs.
+
+    Parameters
+    ----------
+    expr : tirx.Select
+        Any.
+
+    Returns
+    -------
+    tirx.PrimExpr or None
+        The value; none of anything else.
+    """
+    condition, value = expr.condition, expr.true_value
+    bound = condition.a if isinstance(condition, tirx.LT) else None
+    if not isinstance(bound, tirx.IntImm) or int(bound) != _INFINITY:
+        return None
+    return value if tvm_ffi.structural_equal(expr, cut(value)) else None
 
 
 def _in_order(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm import te
+from tvm import relax, te
 from tvm.relax import op
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
@@ -251,3 +251,21 @@ def _twice(source: Any, target: Any) -> Any:
     with IRBuilder() as builder, T.serial(0, 4) as i:
         made[i] = given[i] + given[i]
     return builder.get()
+
+
+def test_rounding_to_bfloat16_is_one_kernel_and_one_instruction(context: BuildContext) -> None:
+    """What was rounded by a float32's bits was read three times, so that long chains were kept in
+    memory for a second kernel."""
+
+    def chain(emit: Any, x: Any) -> Any:
+        found = wide = emit(op.astype(x, "float64"))
+        for factor in np.linspace(-1.3, 1.1, 20):
+            found = emit(op.add(emit(op.multiply(found, wide)), relax.const(factor, "float64")))
+        return op.astype(found, "bfloat16")
+
+    lowered = lower(graph([(300,)], chain), context)
+    assert len(kernels(lowered)) == 1
+    source = cuda_source(lowered, cuda_target())
+    assert source.count("__float2bfloat16_rn(") and "32767" not in source
+    (launched,) = [line for line in source.splitlines() if "__global__" in line and "{" in line]
+    assert "double*" not in launched
