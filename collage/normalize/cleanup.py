@@ -61,6 +61,31 @@ def _one_permute(scope: Scope, call: relax.Call) -> relax.Expr | None:
     return relax.op.permute_dims(x, list(axes)) if call.attrs.axes is None else None
 
 
+def _permute_between_units(scope: Scope, call: relax.Call) -> relax.Expr | None:
+    """A permutation between reshapes that insert and drop unit dimensions, as ``einsum`` has it.
+
+    One reshape and the permutation of what is larger do the same, and products see a transposed
+    operand in it.
+    """
+    moved = scope.call(call.args[0], "permute_dims")
+    inner = None if moved is None else scope.call(moved.args[0], "reshape")
+    if moved is None or inner is None or not (rw.is_tensor(call) and rw.is_tensor(inner.args[0])):
+        return None
+    x, shape, between = inner.args[0], static_shape(call), static_shape(inner)
+    large = [extent for extent in between if extent != 1]
+    order = [a for a in rw.permutation(moved) if between[a] != 1]
+    if 0 in between or large != [extent for extent in static_shape(x) if extent != 1]:
+        return None
+    if [between[a] for a in order] != [extent for extent in shape if extent != 1]:
+        return None
+    units = len(shape) - len(large)
+    ranks = {axis: number for number, axis in enumerate(sorted(order))}
+    unit, axis = iter(range(units)), iter(order)
+    axes = [next(unit) if extent == 1 else units + ranks[next(axis)] for extent in shape]
+    y = scope.emit(rw.reshape(x, (*[1] * units, *large)))
+    return relax.op.permute_dims(y, axes)
+
+
 def _implicit_broadcast(scope: Scope, call: relax.Call) -> relax.Expr | None:
     """An operand that was broadcast first is used as it is, when the result stays the same."""
     if not rw.is_tensor(call):
@@ -206,7 +231,7 @@ def _pixel_shuffle(scope: Scope, call: relax.Call) -> relax.Expr | None:
 RULES: Rules = {
     "nn.pixel_shuffle": (_pixel_shuffle,),
     TUPLE_ITEM: (_drop_dropout, _single_split),
-    **dict.fromkeys(RESHAPES, (_one_reshape, _flat_take)),
+    **dict.fromkeys(RESHAPES, (_one_reshape, _permute_between_units, _flat_take)),
     "bitwise_and": (_neutral_mask,),
     **dict.fromkeys(_BROADCASTING, (_implicit_broadcast,)),
     "equal": (_implicit_broadcast, _beside_itself),

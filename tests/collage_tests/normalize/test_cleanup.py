@@ -59,6 +59,29 @@ def test_permutations() -> None:
     check(module([IMAGE], back), ["exp"])
 
 
+@pytest.mark.parametrize(
+    ("shape", "between", "axes", "after", "left"),
+    [
+        ((1, 5, 6, 7), (1, 5, 1, 6, 7), [1, 4, 0, 3, 2], (5, 7, 6), ["reshape", "permute_dims"]),
+        ((5, 6, 7), (5, 6, 1, 1, 7), [3, 1, 0, 4, 2], (1, 6, 5, 7), ["reshape", "permute_dims"]),
+        ((5, 5, 1, 5), (5, 1, 5, 5), [2, 1, 3, 0], (5, 5, 5), ["reshape", "permute_dims"]),
+        ((5, 6), (1, 5, 6, 1), [3, 1, 0, 2], (5, 1, 6), ["reshape"]),
+        ((5, 12), (5, 1, 3, 4), [2, 1, 3, 0], (3, 4, 5), ["reshape", "permute_dims", "reshape"]),
+    ],
+)
+def test_permutations_between_units(
+    shape: tuple[int, ...],
+    between: tuple[int, ...],
+    axes: list[int],
+    after: tuple[int, ...],
+    left: list[str],
+) -> None:
+    def body(_: object, x: relax.Expr) -> relax.Expr:
+        return R.exp(R.reshape(R.permute_dims(R.reshape(x, between), axes), after))
+
+    check(module([shape], body), [*left, "exp"])
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_any_chain_of_data_movement_keeps_its_values(data: st.DataObject) -> None:
