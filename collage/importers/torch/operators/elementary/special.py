@@ -107,7 +107,10 @@ def _polynomial(x: torch.Tensor, factors: Sequence[float]) -> torch.Tensor:
 
 
 def _computed_wide(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """In float64, given in the type that PyTorch gives."""
+    """In float64, given in the type that PyTorch gives.
+
+    Of half precision in float32, where no digits are lost on the way.
+    """
 
     @functools.wraps(function)
     def apart(*args: Any) -> torch.Tensor:
@@ -116,8 +119,10 @@ def _computed_wide(function: Callable[..., torch.Tensor]) -> Callable[..., torch
         kind = x.dtype if x.is_floating_point() else torch.get_default_dtype()
         if kind == torch.float64 and function not in _EXACT:
             raise RefusedError("a special function that is known here in float32 alone")
-        wide = [arg.double() if isinstance(arg, torch.Tensor) else arg for arg in args]
-        return function(*wide).to(kind)
+        half = kind in (torch.float16, torch.bfloat16) and function in _STEADY
+        wide = torch.float32 if half else torch.float64
+        given = [arg.to(wide) if isinstance(arg, torch.Tensor) else arg for arg in args]
+        return function(*given).to(kind)
 
     return apart
 
@@ -252,8 +257,10 @@ def _bessel(parts: Sequence[Sequence[float]], *, odd: bool, scaled: bool) -> Fun
         inner = inner * small if odd else inner
         inner = inner * torch.exp(-small) if scaled else inner
         outer = _polynomial(3.75 / large, far) / torch.sqrt(large)
-        outer = outer if scaled else outer * torch.exp(large)
         if not scaled:
+            # In two: what it grows by exceeds float32 before the function does.
+            root = torch.exp(0.5 * large)
+            outer = outer * root * root
             outer = torch.where(torch.isinf(size), math.inf, outer)
         found = torch.where(size < 3.75, inner, outer)
         return torch.where(x < 0, -found, found) if odd else found
@@ -262,6 +269,19 @@ def _bessel(parts: Sequence[Sequence[float]], *, odd: bool, scaled: bool) -> Fun
 
 
 _EXACT = (_log_gamma, _multivariate)
+
+_BESSEL = {
+    (odd, scaled): _bessel(_I1 if odd else _I0, odd=odd, scaled=scaled)
+    for odd in (False, True)
+    for scaled in (False, True)
+}
+
+_STEADY = (
+    *(_inverse_error, _normal_quantile, _complement, _scaled_complement, _log_normal),
+    *_BESSEL.values(),
+)
+"""Those that subtract nothing that is nearly equal: in float32 they are right to the digits that
+half precision has, and take a third of the time on a GPU."""
 
 
 def special_functions() -> dict[Any, Callable[..., Any]]:
@@ -277,13 +297,13 @@ def special_functions() -> dict[Any, Callable[..., Any]]:
         aten.erfc: _complement,
         aten.special_erfcx: _scaled_complement,
         aten.special_log_ndtr: _log_normal,
-        aten.i0: _bessel(_I0, odd=False, scaled=False),
-        aten.special_i0: _bessel(_I0, odd=False, scaled=False),
-        aten.special_i0e: _bessel(_I0, odd=False, scaled=True),
-        aten.special_i1: _bessel(_I1, odd=True, scaled=False),
-        aten.special_i1e: _bessel(_I1, odd=True, scaled=True),
-        aten.special_modified_bessel_i0: _bessel(_I0, odd=False, scaled=False),
-        aten.special_modified_bessel_i1: _bessel(_I1, odd=True, scaled=False),
+        aten.i0: _BESSEL[False, False],
+        aten.special_i0: _BESSEL[False, False],
+        aten.special_i0e: _BESSEL[False, True],
+        aten.special_i1: _BESSEL[True, False],
+        aten.special_i1e: _BESSEL[True, True],
+        aten.special_modified_bessel_i0: _BESSEL[False, False],
+        aten.special_modified_bessel_i1: _BESSEL[True, False],
         aten.special_bessel_j0: bessel.first_kind(0),
         aten.special_bessel_j1: bessel.first_kind(1),
         aten.special_bessel_y0: bessel.second_kind(0),
@@ -292,7 +312,7 @@ def special_functions() -> dict[Any, Callable[..., Any]]:
         aten.special_airy_ai: airy,
         aten.special_zeta: zeta,
     }
-    growing = (_bessel(_I0, odd=False, scaled=False), _bessel(_I1, odd=True, scaled=False))
+    growing = (_BESSEL[False, False], _BESSEL[True, False])
     for order, grows in enumerate(growing):
         for scaled in (False, True):
             name = f"special_{'scaled_' if scaled else ''}modified_bessel_k{order}"

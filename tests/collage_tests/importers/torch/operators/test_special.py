@@ -34,6 +34,33 @@ def test_complements_of_the_error_function(name: str, wanted: object, least: flo
     torch.testing.assert_close(found, exact.float(), rtol=2.4e-7, atol=1e-38, equal_nan=True)
 
 
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("erfc", "erfinv", "i0", "special_i0e", "special_i1", "special_i1e", "special_ndtri"),
+        *("special_erfcx", "special_log_ndtr"),
+    ],
+)
+def test_every_number_of_half_precision(name: str, kind: torch.dtype) -> None:
+    """The nearest one, or the other one of two that are about as near."""
+    from collage.importers.torch.operators.elementary.special import special_functions
+
+    bits = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16)
+    x = bits.view(kind)[torch.isfinite(bits.view(kind))]
+    apart = special_functions()[getattr(torch.ops.aten, name).default]
+    found, exact = (
+        apart(x).double(),
+        getattr(torch.special, name.removeprefix("special_"))(x.double()),
+    )
+    nearest = exact.to(kind).double()
+    same = (found == nearest) | (torch.isnan(found) & torch.isnan(nearest))
+    digits, least = {torch.float16: (11, -24), torch.bfloat16: (8, -133)}[kind]
+    bound = 1.001 * (exact.abs() * 2.0**-digits).clamp(min=2.0 ** (least - 1))
+    off = (found - exact).abs() <= bound
+    assert bool((same | off).all()), x[~(same | off)][:5]
+
+
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
