@@ -253,6 +253,8 @@ def cases() -> list[CudaCase]:
     found = []
     for dtype in ("float16", "float32", "bfloat16"):
         for seed, (name, (inputs, body)) in enumerate(_graphs(dtype).items()):
+            if dtype == "bfloat16" and name.startswith("group_norm"):
+                continue  # Relax says that bfloat16 is no float.
             module = _module(inputs, dtype, body, seed)
             found.append(CudaCase(f"{name}-{dtype}", "tvm", "tvm", module, rtol=RTOL[dtype]))
     return found

@@ -230,7 +230,9 @@ def _complement_of_size(x: torch.Tensor) -> torch.Tensor:
 def _complement(x: torch.Tensor) -> torch.Tensor:
     size = torch.clamp(torch.abs(x), max=_VANISHED)
     found = torch.exp(-size * size) * _complement_of_size(size)
-    return torch.where(x < 0, 2 - found, found)
+    # Not a choice of two: a GPU would compute what they share for each.
+    below = (x < 0).to(x.dtype)
+    return 2 * below + (1 - 2 * below) * found
 
 
 def _scaled_complement(x: torch.Tensor) -> torch.Tensor:
