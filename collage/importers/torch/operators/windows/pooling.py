@@ -60,15 +60,23 @@ def _adaptive_max(importer: Importer, node: fx.Node) -> tuple[relax.Expr, relax.
             along.append(np.where(steps < ends[:, None], steps, before))
         return _with_places(importer, x, along)
     for axis, after in enumerate(sizes, len(shape) - len(sizes)):
-        before = shape[axis]
-        windows = [(i * before // after, -(-(i + 1) * before // after)) for i in range(after)]
-        parts = []
-        for begin, end in windows:
-            part = importer.emit(op.strided_slice(x, [axis], [begin], [end]))
-            parts.append(importer.emit(op.max(part, [axis], keepdims=True)))
-        x = importer.emit(op.concat(parts, axis)) if len(parts) > 1 else parts[0]
+        x = _maxima_along(importer, x, axis, int(after))
     # Nobody takes the second.
     return x, x
+
+
+def _maxima_along(importer: Importer, x: relax.Expr, axis: int, after: int) -> relax.Expr:
+    """Maxima of windows along an axis: those shorter than others hold their last element again."""
+    shape = shape_of(x)
+    before = shape[axis]
+    begins = np.arange(after) * before // after
+    ends = -(-np.arange(1, after + 1) * before // after)
+    longest = int((ends - begins).max())
+    places = np.minimum(begins[:, None] + np.arange(longest), ends[:, None] - 1).reshape(-1)
+    if len(places) != before:
+        x = importer.emit(op.take(x, relax.const(places.astype("int64")), axis, mode="fast"))
+    windows = [*shape[:axis], after, longest, *shape[axis + 1 :]]
+    return importer.emit(op.max(importer.emit(op.reshape(x, windows)), [axis + 1]))
 
 
 def _asks_for_places(node: fx.Node) -> bool:
