@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from collage.pipeline.studies.stability import Stability
 
+_MEANING = {"tie": "a tie", "slower": "slower", "undecided": "not decided"}
+"""Of a flip's outcome."""
+
 
 def add_to(app: typer.Typer) -> None:
     app.command(
@@ -74,10 +77,15 @@ def _stability(
             {"outcome": one.outcome.value, "ratio": one.ratio and dataclasses.asdict(one.ratio)}
             for one in found.comparisons
         ]
+        flips = [
+            {**dataclasses.asdict(flip), "outcome": flip.outcome.value, "is_tie": flip.is_tie}
+            for flip in found.flips
+        ]
         print_json(
             {
                 **dataclasses.asdict(found),
                 "comparisons": comparisons,
+                "flips": flips,
                 "largest_regret": found.largest_regret,
                 "spread": found.spread,
             }
@@ -118,19 +126,20 @@ def _flips(found: Stability) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for title in ("operator", "", "backends", "a tie"):
+    for title in ("operator", "", "backends", "what it makes"):
         table.add_column(title)
     for flip in found.flips:
         backends = ", ".join(f"{name} {count}" for name, count in flip.backends.items())
         place = f"{flip.function} {flip.node}".strip()
-        table.add_row(place, flip.op, backends, "yes" if flip.is_tie else "no")
+        table.add_row(place, flip.op, backends, _MEANING[flip.outcome.value])
     return table
 
 
 def _verdict(found: Stability) -> str:
-    costly = len(found.flips_outside_ties)
+    costly, unknown = len(found.flips_outside_ties), len(found.flips_not_decided)
     return (
         f"{len(found.searches)} searches, {len(found.comparisons)} distinct answers; "
-        f"{len(found.flips)} operators changed backend, {costly} of them outside ties; "
+        f"{len(found.flips)} operators changed backend, {costly} of them outside ties, "
+        f"{unknown} not decided; "
         f"largest regret {found.largest_regret:.1%}; reported times differ by {found.spread:.1%}"
     )

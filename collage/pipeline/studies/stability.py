@@ -67,22 +67,29 @@ class Flip:
         Its operator.
     backends : mapping of str to int
         How many searches gave it to which.
-    is_tie : bool
-        Whether all answers with another backend there tie end to end.
+    outcome : Outcome
+        Of the answers with another backend there, end to end: ``TIE`` where all of them tie with
+        the best one; ``SLOWER`` where one is; ``UNDECIDED`` where none is known to be, but not
+        all are known to tie either.
     function : str
         Whose graph it is, of a model with several functions or buckets of shapes.
 
     Examples
     --------
-    >>> Flip(3, "relax.matmul", {"onednn": 9, "openblas": 1}, is_tie=True).is_tie
+    >>> Flip(3, "relax.matmul", {"onednn": 9, "openblas": 1}, Outcome.TIE).is_tie
     True
     """
 
     node: int
     op: str
     backends: Mapping[str, int]
-    is_tie: bool
+    outcome: Outcome
     function: str = ""
+
+    @property
+    def is_tie(self) -> bool:
+        """Whether it is known to make no difference."""
+        return self.outcome is Outcome.TIE
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,12 @@ class Stability:
     @property
     def flips_outside_ties(self) -> tuple[Flip, ...]:
         """Those that cost something."""
-        return tuple(flip for flip in self.flips if not flip.is_tie)
+        return tuple(flip for flip in self.flips if flip.outcome is Outcome.SLOWER)
+
+    @property
+    def flips_not_decided(self) -> tuple[Flip, ...]:
+        """Those of which nobody knows whether they cost something."""
+        return tuple(flip for flip in self.flips if flip.outcome is Outcome.UNDECIDED)
 
 
 def stability(
@@ -251,7 +263,6 @@ def find_flips(
         In the order of the operators; empty where all agree.
     """
     placed = [_backends(report) for _, report in found]
-    equal = {Outcome.CHOSEN, Outcome.TIE}
     flips = []
     for node in found[0][1].nodes:
         counts = Counter(one.get(node.index, "") for one in placed)
@@ -265,10 +276,18 @@ def find_flips(
                 for (number, _), one in zip(found, placed, strict=True)
                 if one.get(node.index, "") != best.get(node.index, "")
             }
-            is_tie = all(comparisons[number].outcome in equal for number in others)
+            outcome = _together([comparisons[number].outcome for number in others])
             name = found[0][1].function
-            flips.append(Flip(node.index, node.op, dict(counts), is_tie, name))
+            flips.append(Flip(node.index, node.op, dict(counts), outcome, name))
     return tuple(flips)
+
+
+def _together(outcomes: Sequence[Outcome]) -> Outcome:
+    """What is known of several answers: too few rounds prove neither a tie nor a loss."""
+    if any(outcome in {Outcome.SLOWER, Outcome.LEFT} for outcome in outcomes):
+        return Outcome.SLOWER
+    tied = all(outcome in {Outcome.CHOSEN, Outcome.TIE} for outcome in outcomes)
+    return Outcome.TIE if tied else Outcome.UNDECIDED
 
 
 def _is_best(number: int, comparisons: Sequence[PairedComparison]) -> bool:

@@ -22,6 +22,7 @@ from collage.testing import graph
 CHOSEN = PairedComparison(Outcome.CHOSEN)
 TIE = PairedComparison(Outcome.TIE, Interval(1.002, 0.998, 1.006, n=24))
 SLOWER = PairedComparison(Outcome.SLOWER, Interval(1.07, 1.05, 1.10, n=24))
+UNDECIDED = PairedComparison(Outcome.UNDECIDED, Interval(1.01, 0.97, 1.06, n=24))
 
 
 def report(*backends: str) -> Report:
@@ -55,12 +56,35 @@ def test_a_flip_is_a_tie_where_every_other_answer_is_as_good(
         {"tvm": 2, "onednn": 2},
     ]
     assert [flip.is_tie for flip in flips] == ties
+    assert not any(flip.outcome is Outcome.UNDECIDED for flip in flips)
     searches = tuple(SearchAnswer(n, "search", 1.0 + n, 1.0) for n, _ in found)
     whole = Stability(searches, (CHOSEN, second, third), flips)
     assert len(whole.flips_outside_ties) == ties.count(False)
     slower = SLOWER in (second, third)
     assert whole.largest_regret == pytest.approx(0.07 if slower else 0.002)
     assert whole.spread == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "outcomes"),
+    [
+        (UNDECIDED, TIE, [Outcome.UNDECIDED, Outcome.UNDECIDED]),
+        (TIE, UNDECIDED, [Outcome.TIE, Outcome.UNDECIDED]),
+        (UNDECIDED, SLOWER, [Outcome.UNDECIDED, Outcome.SLOWER]),
+    ],
+)
+def test_what_no_contest_decided_is_neither_a_tie_nor_a_loss(
+    second: PairedComparison, third: PairedComparison, outcomes: list[Outcome]
+) -> None:
+    answers = [report("tvm", "tvm"), report("onednn", "onednn"), report("tvm", "onednn")]
+    found = [(0, answers[0]), (1, answers[1]), (2, answers[2])]
+    flips = find_flips(found, [CHOSEN, second, third])
+    assert [flip.outcome for flip in flips] == outcomes
+    searches = tuple(SearchAnswer(n, "search", 1.0, 1.0) for n, _ in found)
+    whole = Stability(searches, (CHOSEN, second, third), flips)
+    assert len(whole.flips_outside_ties) == outcomes.count(Outcome.SLOWER)
+    assert len(whole.flips_not_decided) == outcomes.count(Outcome.UNDECIDED)
+    assert not any(flip.is_tie for flip in flips if flip.outcome is not Outcome.TIE)
 
 
 def test_real_searches_are_compared_in_one_contest() -> None:
