@@ -15,6 +15,7 @@ from collage.backends.devices import DeviceKind
 from collage.backends.relax.recurrent import Recurrence
 from collage.bundle.signature import Places, Rows
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
+from collage.cost.workload.shared_weights import MappedWeights
 from collage.course import Course
 from collage.importers import ExampleInputs, ImportedModel, load_model
 from collage.importers.functions import MAIN
@@ -96,6 +97,13 @@ class Imported:
     def random_inputs(self, seed: int) -> list[NDArray[Any]]:
         """Arrays to run the model on, the same for the same seed."""
         return draw_inputs(self.mod, self.inputs, seed, ranges=self.ranges)
+
+    def over(self, weights: MappedWeights) -> Imported:
+        """The same with large weights in files, which is itself where they are already."""
+        mod = weights.of(self.mod)
+        if mod is self.mod:
+            return self
+        return replace(self, mod=mod, graph=DataflowGraph.from_function(mod["main"], mod))
 
 
 def import_model(

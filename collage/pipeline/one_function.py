@@ -127,7 +127,7 @@ class Search:
     ) -> Result:
         session, costing = self.session, self.costing
         targets, progress, replay = session.targets, session.progress, session.replay
-        imported = prepare_module(imported, targets, self.seed, progress)
+        imported = prepare_module(imported, targets, self.seed, progress).over(session.weights)
         if self.max_error is not None and computes_in_bytes(targets):
             imported = calibrated(imported, inputs, self.calibration, self.seed, progress)
         imported = with_layouts(imported, targets.device) if self.layouts else imported

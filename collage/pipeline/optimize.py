@@ -277,6 +277,7 @@ def optimize(
             progress=progress,
         )
         functions = import_bucketed(shapes or {}, most_buckets, importing, search, budget)
+        functions = [function.over(session.weights) for function in functions]
         return_freed_memory()
         variants = [variant for function in functions for variant in function.variants]
         for variant in variants:

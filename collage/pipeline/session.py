@@ -15,6 +15,7 @@ from collage.backends.storage.log_url import LogUrl
 from collage.config import Config
 from collage.cost.database import Database, log_place, open_database
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
+from collage.cost.workload.shared_weights import MappedWeights
 from collage.targets import TargetLike, resolve_targets
 
 
@@ -32,6 +33,8 @@ class Session:
         The log; in memory where the user gave none.
     folder : OwnFolder
         The scratch folder, which goes with the last who refers to it.
+    weights : MappedWeights
+        Of the models that are searched.
     progress : callable
         Informed of every step.
 
@@ -46,6 +49,7 @@ class Session:
     context: BuildContext
     database: Database
     folder: OwnFolder = field(repr=False)
+    weights: MappedWeights = field(repr=False)
     progress: ProgressCallback = ignore
 
     @property
@@ -138,4 +142,4 @@ def open_session(
     progress = ignore if progress is None else progress
     for problem in database.problems:
         progress(ProgressEvent("log", 0, 0, f"{database.name}: {problem}; skipped"))
-    return Session(resolved, context, database, folder, progress)
+    return Session(resolved, context, database, folder, MappedWeights(work_dir), progress)

@@ -18,8 +18,9 @@ from collage.cost.base import Clocks, CostStatus
 from collage.cost.call_times import CallTime, time_calls
 from collage.cost.config import MeasureConfig
 from collage.cost.device import available_cores
+from collage.cost.processes.mapped_pages import forget_pages
 from collage.cost.processes.staging import load_requirements
-from collage.cost.worker.memory import forget_pages, give_back, load_for_a_while
+from collage.cost.worker.memory import give_back, load_for_a_while
 from collage.cost.worker.sampling import take_samples
 
 _FEW_CALLS = 20
@@ -195,7 +196,7 @@ class CpuSession(Session):
 
     def rest(self, library: Path) -> None:
         """Forget constants that are packed; see the base class."""
-        forget_pages(library)
+        forget_pages(library.parent)
 
     def release(self) -> bool:
         """Give back what the library took, its file and packed weights too."""

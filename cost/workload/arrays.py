@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Arrays = list[NDArray[np.generic]]
 
-_LEAST_MAPPED = 1 << 16
+LEAST_MAPPED = 1 << 16
 """Bytes of a file. A map takes whole pages, and one of a list that the system keeps short."""
 
 
@@ -50,7 +50,7 @@ def load_arrays(folder: Path, *, mapped: bool = False) -> Arrays:
     """
     arrays = []
     for path in sorted(folder.glob("*.npy"), key=lambda path: int(path.name.split(".")[0])):
-        large = path.stat().st_size >= _LEAST_MAPPED
+        large = path.stat().st_size >= LEAST_MAPPED
         array = np.load(path, allow_pickle=False, mmap_mode="c" if mapped and large else None)
         arrays.append(array.view(np.dtype(path.name.split(".")[1])))
     return arrays

@@ -6,7 +6,8 @@ refer to them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 
 from collage.backends.relax.constant_data import PLAIN_KINDS, constant_data
-from collage.cost.workload.arrays import load_arrays, save_arrays
+from collage.backends.relax.tensor_spec import TensorSpec
+from collage.cost.workload.arrays import LEAST_MAPPED, load_arrays, save_arrays
 from collage.cost.workload.canonical import ConstantCollector, Rebuilder
 from collage.cost.workload.module_text import from_text, to_text
 
@@ -85,6 +87,89 @@ def read_module(module: Path, weights: Path) -> tvm.IRModule:
     constants = [_constant(array) for array in load_arrays(weights, mapped=True)]
     mod = from_text(module.read_text(encoding="utf-8"))
     return _WithConstants(lambda constant, _: constant, constants).module(mod)
+
+
+class MappedWeights:
+    """The weights of a model that is searched, in files of which this process maps what it reads.
+
+    A search needs its model's weights now and then: to run the reference, to name what it compiles,
+    to write it down for compilers. Between, others need the memory (``forget_pages``).
+
+    Parameters
+    ----------
+    folder : Path
+        An existing one, for files; they may be deleted while the weights are in use.
+    least_bytes : int
+        Of a module whose weights are worth the files.
+
+    Examples
+    --------
+    >>> from tvm.relax import op
+    >>> from tvm_ffi import structural_equal
+    >>> from collage.testing import constant, graph
+    >>> weights = MappedWeights(Path.cwd(), least_bytes=1)
+    >>> mod = graph([(2, 256)], lambda emit, x: op.matmul(x, constant(256, 256)))
+    >>> mapped = weights.of(mod)
+    >>> mapped is mod, structural_equal(mapped, mod), weights.of(mapped) is mapped
+    (False, True, True)
+    """
+
+    def __init__(self, folder: Path, least_bytes: int = 32 << 20) -> None:
+        self._folder, self._least_bytes = folder, least_bytes
+        self._mapped: set[ir.GenericConst] = set()
+        self._folders = 0
+
+    def of(self, mod: tvm.IRModule) -> tvm.IRModule:
+        """The same module over weights in files; what is there already stays.
+
+        Parameters
+        ----------
+        mod : tvm.IRModule
+            Nobody else should hold it any longer than need be: its weights are freed with it.
+
+        Returns
+        -------
+        tvm.IRModule
+            The given one where its weights are few, or there is no room for files.
+        """
+        found = [one for one in dict.fromkeys(_constants(mod)) if self._is_worth_it(one)]
+        if sum(_num_bytes(one) for one in found) < self._least_bytes:
+            return mod
+        self._folders += 1
+        folder = self._folder / f"mapped-{self._folders}"
+        try:
+            save_arrays(folder, [constant_data(one) for one in found])
+        except OSError:
+            return mod
+        arrays = load_arrays(folder, mapped=True)
+        new = dict(zip(found, map(_constant, arrays), strict=True))
+        self._mapped.update(new.values())
+        return _WithConstants(lambda constant, _: new.get(constant, constant)).module(mod)
+
+    def _is_worth_it(self, constant: ir.GenericConst) -> bool:
+        # Of others what is made is a copy, which is in memory again.
+        plain = False
+        with suppress(TypeError):
+            plain = np.dtype(str(constant.ty.dtype)).kind in PLAIN_KINDS
+        return plain and constant not in self._mapped and _num_bytes(constant) >= LEAST_MAPPED
+
+
+def _constants(mod: tvm.IRModule) -> Iterator[ir.GenericConst]:
+    """Of all functions, in order."""
+    found: list[ir.GenericConst] = []
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, ir.GenericConst):
+            found.append(expr)
+
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, visit)
+    return iter(found)
+
+
+def _num_bytes(constant: ir.GenericConst) -> int:
+    return TensorSpec.of(constant.ty).bytes
 
 
 def _constant(array: NDArray[np.generic]) -> ir.GenericConst:

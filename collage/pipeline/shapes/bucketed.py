@@ -13,6 +13,7 @@ from collage.backends.devices import DeviceKind
 from collage.bundle import FunctionEntry, Padding, Variant
 from collage.bundle.signature import Rows
 from collage.cost.progress import ProgressCallback, ProgressEvent, ignore
+from collage.cost.workload.shared_weights import MappedWeights
 from collage.course import Course
 from collage.importers import ImportedModel, load_model
 from collage.pipeline.imported import Imported, prepare
@@ -59,6 +60,10 @@ class Bucketed:
     padding: Padding | None = None
     remark: str = ""
     course: Course | None = None
+
+    def over(self, weights: MappedWeights) -> Bucketed:
+        """The same with large weights in files."""
+        return replace(self, variants=tuple(one.over(weights) for one in self.variants))
 
     @property
     def entry(self) -> FunctionEntry:

@@ -24,6 +24,7 @@ from collage.cost.config import MeasureConfig
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import policy_for
 from collage.cost.processes.described import TargetMessage
+from collage.cost.processes.mapped_pages import forget_pages
 from collage.cost.processes.messages import Compiled, CompileModel, Failure
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.processes.staging import compile_to_measure
@@ -162,6 +163,7 @@ def compile_models(
         folder = Path(name)
         weights_bytes = write_modules([job.module for job in jobs], folder)
         return_freed_memory()
+        forget_pages(context.work_dir)
         messages = tuple(TargetMessage.of(target) for target in targets)
 
         def request(index: int) -> CompileModel:

@@ -11,6 +11,7 @@ from pathlib import Path
 from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import OutOfTimeError
 from collage.backends.storage import exclusive
+from collage.backends.toolchain.children.freed_memory import return_freed_memory
 from collage.cost.database.record import Record, RecordKey
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.engine import Work, Workers
@@ -28,6 +29,7 @@ from collage.cost.measure.whole_models.model_builder import (
     nobody_waits,
 )
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion
+from collage.cost.processes.mapped_pages import forget_pages
 from collage.cost.progress import ProgressCallback, ProgressEvent
 
 
@@ -158,6 +160,9 @@ class ModelScheduler:
                 self._watch.measuring(),
             ):
                 begin = time.perf_counter()
+                # All of the models are going to be in memory at once.
+                return_freed_memory()
+                forget_pages(self._work.context.work_dir)
                 with self._watch.timing(first.name, WHOLE_MODELS):
                     results = timer.measure(question, libraries, deadline)
                 self._stats.seconds_running += time.perf_counter() - begin

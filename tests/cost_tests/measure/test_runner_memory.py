@@ -21,8 +21,9 @@ from collage.cost.measure.builder import BuildJob
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.runner import RunJob
+from collage.cost.processes.mapped_pages import forget_pages
 from collage.cost.reference import Sample
-from collage.cost.worker.memory import forget_pages, give_back, load_for_a_while
+from collage.cost.worker.memory import give_back, load_for_a_while
 from collage.cost.workload import Workload
 from collage.testing.backend_cases import fuse
 from collage.testing.graphs import graph
@@ -109,7 +110,7 @@ def test_constants_are_read_again_where_they_are_wanted(built: Path) -> None:
         machine.invoke_stateful("main")
         expected = machine.get_outputs("main").numpy()
         assert np.allclose(expected, sample.expected[0], rtol=1e-3, atol=1e-3)
-        forget_pages(library)
+        forget_pages(library.parent)
         assert _in_memory(library) < WEIGHTS_BYTES // 4
     del machine
     give_back()
