@@ -25,6 +25,7 @@ from collage.cost.workload.workload import Workload
 from collage.end_to_end._base import EndToEndComparison
 from collage.end_to_end.culprits import Model, wrong_alone, wrong_together
 from collage.end_to_end.evaluation import Contender, Evaluation, Lowered, Refusal, Seen, everybody
+from collage.end_to_end.verdict import intricacy
 from collage.search.dataflow import DataflowGraph
 
 _PATIENCE_SEC = 3600.0
@@ -231,6 +232,7 @@ class MeasuredComparison(EndToEndComparison):
         """Times of those that can be compiled; nothing is compiled when the log has them."""
         while True:
             rest = [variant for key, variant in variants.items() if key not in self._failures]
+            rest.sort(key=intricacy)
             if not rest:
                 return {}
             question = self._question(rest)
@@ -245,7 +247,12 @@ class MeasuredComparison(EndToEndComparison):
     def _question(self, variants: Sequence[Lowered]) -> EndToEndQuestion:
         targets = tuple(self._targets)
         models = [
-            WholeModel(v.key, v.contender.name, targets, taken_apart=v.key not in self._calls)
+            WholeModel(
+                *(v.key, v.contender.name, targets),
+                taken_apart=v.key not in self._calls,
+                weights_bytes=v.memory.weights_bytes if v.memory else 0,
+                held_bytes=v.memory.held_bytes if v.memory else 0,
+            )
             for v in variants
         ]
         return EndToEndQuestion(models, self._samples, data=self._data)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from collage.cost.contest import PairedComparison, paired_comparisons
 from collage.end_to_end.baselines import is_single
-from collage.end_to_end.evaluation import Evaluation, NothingRunsError
+from collage.end_to_end.evaluation import Evaluation, Lowered, NothingRunsError
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def decide(evaluations: Sequence[Evaluation]) -> Verdict:
     together = [evaluations[position] for position in playing]
     rows = {one.key: one.rounds.counted for one in together if one.rounds is not None}
     keys = list(rows)
-    order = list(dict.fromkeys(keys.index(one.key) for one in sorted(together, key=_intricacy)))
+    order = list(dict.fromkeys(keys.index(one.key) for one in sorted(together, key=intricacy)))
     by_key = dict(zip(keys, paired_comparisons(list(rows.values()), order), strict=True))
     for position in playing:
         found[position] = by_key[evaluations[position].key]
@@ -136,6 +136,18 @@ def _largest_contest(valid: Mapping[int, Evaluation]) -> list[int]:
     return [i for i, one in played.items() if one == contest]
 
 
-def _intricacy(evaluation: Evaluation) -> tuple[bool, int]:
-    contender = evaluation.contender
+def intricacy(lowered: Lowered) -> tuple[bool, int]:
+    """Who is preferred among equals: those of whom this is less.
+
+    Examples
+    --------
+    >>> import tvm
+    >>> from collage.end_to_end import Contender
+    >>> from collage.search.partitioning import Partitioning
+    >>> names = "greedy", "single:onednn"
+    >>> both = [Lowered(Contender(n, Partitioning(())), tvm.IRModule(), n) for n in names]
+    >>> min(both, key=intricacy).contender.name
+    'single:onednn'
+    """
+    contender = lowered.contender
     return not is_single(contender), len(contender.partitioning.candidates)

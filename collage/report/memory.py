@@ -44,6 +44,12 @@ class MemoryUse:
         running = self.activations_bytes + self.workspace_bytes
         return self.weights_bytes + self.copies_bytes + max(running, self.loading_bytes)
 
+    @property
+    def held_bytes(self) -> int:
+        """What a process holds of it that was called, if what was copied was let go of."""
+        weights = max(self.weights_bytes, self.copies_bytes)
+        return weights + self.activations_bytes + self.workspace_bytes
+
     def __str__(self) -> str:
         parts = {
             "weights": self.weights_bytes,

@@ -125,10 +125,7 @@ def compare(
         return PairedComparison(Outcome.ALONE)
     ratio = median_interval(ratios, confidence)
     most = tolerance.ratio(statistics.median(sec for sec in other if sec is not None))
-    if ratio.within(1 / most, most):
-        return PairedComparison(Outcome.TIE, ratio)
-    proven = ratio.low > 1.0 and ratio.estimate > most
-    return PairedComparison(Outcome.SLOWER if proven else Outcome.UNDECIDED, ratio)
+    return PairedComparison(_outcome(ratio, most), ratio)
 
 
 def leader(table: Table, among: Sequence[int]) -> int:
@@ -200,10 +197,51 @@ def paired_comparisons(
         comparison = compare(times, table[chosen], tolerance)
         if row == chosen:
             comparison = PairedComparison(Outcome.CHOSEN)
+        elif comparison.outcome is Outcome.ALONE:
+            comparison = _by_way_of_others(table, row, chosen, tolerance)
         elif row not in staying and comparison.outcome is Outcome.UNDECIDED:
             comparison = PairedComparison(Outcome.LEFT, comparison.ratio)
         found.append(comparison)
     return found
+
+
+def _by_way_of_others(
+    table: Table, row: int, chosen: int, tolerance: Tolerance
+) -> PairedComparison:
+    """How one stands that never met the chosen one, but somebody who did, or who met one such.
+
+    The ends of the interval are those of all ratios on the way together, so it is a wide one.
+    """
+    ways: dict[int, Interval] = {chosen: Interval(1.0, 1.0, 1.0, n=sum(map(bool, table[chosen])))}
+    newest = [chosen]
+    while newest and row not in ways:
+        found: dict[int, Interval] = {}
+        for nearer in newest:
+            for other in range(len(table)):
+                ratios = paired_ratios(table[other], table[nearer])
+                if other in ways or other in found or not ratios:
+                    continue
+                step, rest = median_interval(ratios, CONFIDENCE), ways[nearer]
+                found[other] = Interval(
+                    step.estimate * rest.estimate,
+                    max(0.0, step.low) * rest.low,
+                    step.high * rest.high,
+                    min(step.n, rest.n),
+                )
+        ways |= found
+        newest = list(found)
+    if row not in ways:
+        return PairedComparison(Outcome.ALONE)
+    most = tolerance.ratio(statistics.median(sec for sec in table[chosen] if sec is not None))
+    return PairedComparison(_outcome(ways[row], most), ways[row])
+
+
+def _outcome(ratio: Interval, most: float) -> Outcome:
+    """What follows from a ratio, of which so much is still a tie."""
+    if ratio.within(1 / most, most):
+        return Outcome.TIE
+    proven = ratio.low > 1.0 and ratio.estimate > most
+    return Outcome.SLOWER if proven else Outcome.UNDECIDED
 
 
 def _is_equal(table: Table, row: int, ahead: int, tolerance: Tolerance) -> bool:

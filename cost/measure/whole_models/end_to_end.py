@@ -4,8 +4,9 @@ Each model lives in a process of its own: the thread pools of two in one process
 other. All but the one that is being timed are stopped (SIGSTOP), since a pool goes on
 spinning for a while after its last call. A turn is short and everybody has one in each round, so
 whatever befalls the machine for seconds befalls all of them; the order of turns changes from round
-to round, so nobody always comes after the same. Who plays and when it is over is decided by a
-:class:`~collage.cost.contest.ContestRule`, from ratios within rounds alone.
+to round, so nobody always comes after the same. Where memory has no room for all of them, some
+play at a time, and the best of those meets the next ones. Who plays and when it is over is decided
+by a :class:`~collage.cost.contest.ContestRule`, from ratios within rounds alone.
 
 On a CUDA device a sample is the time from one event to another around enough calls to last
 ``MeasureConfig.min_repeat_sec``, one after the other on one stream, from an idle device on. Nothing
@@ -27,7 +28,7 @@ from pathlib import Path
 from collage.backends.contract.errors import OutOfTimeError
 from collage.cost.base import Cost
 from collage.cost.config import MeasureConfig
-from collage.cost.contest import Played, play
+from collage.cost.contest import Heat, InTime, Played, joined, number_of_heats, play, who_fits
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import CPU_POLICY, DevicePolicy
 from collage.cost.device.load import LoadMeter
@@ -40,6 +41,7 @@ from collage.cost.measure.whole_models.contestants import (
     results,
 )
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion, ModelTimer, WholeModel
+from collage.cost.measure.whole_models.room import needs_of, room_for
 from collage.cost.processes.failure import WorkerFailure
 from collage.cost.processes.kills import Kills
 from collage.cost.processes.messages import (
@@ -62,6 +64,7 @@ from collage.cost.progress import ProgressCallback, ignore
 class _Contestant(Contestant):
     worker: WorkerProcess = field(kw_only=True)
     killed: WorkerFailure | None = field(default=None, kw_only=True)
+    gone: bool = field(default=False, kw_only=True)
 
 
 class EndToEndTimer(ModelTimer):
@@ -167,26 +170,49 @@ class EndToEndTimer(ModelTimer):
         deadline: Deadline,
     ) -> tuple[list[_Contestant], Played]:
         """One contest, from loading the models on."""
-        contestants: list[_Contestant] = []
+        models = question.models
+        needs, room = needs_of(models), room_for(models, self._policy.kind)
+        everybody: list[_Contestant] = []
+        heats: list[Heat] = []
+        waiting, staying = list(range(len(models))), None
         with tempfile.TemporaryDirectory(dir=self._scratch, prefix="model-") as name:
             samples = tuple(Path(name) / str(i) for i in range(len(question.samples)))
             for sample, folder in zip(question.samples, samples, strict=True):
                 sample.save(folder)
             try:
-                # All processes start at once; none is timed before the last one has loaded.
-                for model in question.models:
-                    contestants.append(self._enter(model, deadline))
-                for contestant, library in zip(contestants, libraries, strict=True):
-                    self._load(contestant, library, samples)
-                played = self._play(contestants, question)
-                for contestant in contestants:
-                    self._ask(contestant, Check(""), Checked)
-                    if contestant.model.taken_apart and not question.provisional:
-                        self._take_apart(contestant)
+                while waiting:
+                    left = number_of_heats(waiting, needs, room, staying)
+                    end = Deadline.after(deadline.left_sec() / left) if left > 1 else NEVER
+                    entering = who_fits(waiting, needs, room, staying)
+                    waiting = waiting[len(entering) :]
+                    # All processes start at once; none is timed before the last one has loaded.
+                    for number in entering:
+                        everybody.append(self._enter(models[number], deadline))
+                    for number in entering:
+                        self._load(everybody[number], libraries[number], samples)
+                    playing = tuple(entering) if staying is None else (staying, *entering)
+                    contestants = [everybody[number] for number in playing]
+                    heats.append(Heat(playing, self._play(contestants, question, end)))
+                    staying = None
+                    if waiting and not question.provisional:
+                        right = {n for n in playing if not everybody[n].is_out}
+                        staying = heats[-1].best(right)
+                    for number in playing:
+                        if number != staying:
+                            self._leave(everybody[number], question)
             finally:
-                for contestant in contestants:
-                    contestant.worker.close()
-        return contestants, played
+                for contestant in everybody:
+                    if not contestant.gone:
+                        contestant.worker.close()
+        return everybody, joined(heats, len(models))
+
+    def _leave(self, contestant: _Contestant, question: EndToEndQuestion) -> None:
+        """Check one that plays no more, time its calls, and free its memory."""
+        self._ask(contestant, Check(""), Checked)
+        if contestant.model.taken_apart and not question.provisional:
+            self._take_apart(contestant)
+        contestant.worker.close()
+        contestant.gone = True
 
     def _enter(self, model: WholeModel, deadline: Deadline) -> _Contestant:
         worker = self._ready.pop() if self._ready else self._worker(deadline)
@@ -208,7 +234,9 @@ class EndToEndTimer(ModelTimer):
             contestant.first_call_sec = answer.first_call_sec
             contestant.largest_error = answer.largest_error
 
-    def _play(self, contestants: Sequence[_Contestant], question: EndToEndQuestion) -> Played:
+    def _play(
+        self, contestants: Sequence[_Contestant], question: EndToEndQuestion, end: Deadline
+    ) -> Played:
         def ask(contestant: _Contestant) -> Timed | None:
             return self._ask(contestant, Time("", as_part=False), Timed)
 
@@ -216,7 +244,8 @@ class EndToEndTimer(ModelTimer):
         turns = Turns(contestants, ask, meter.read, question.rounds, self._progress)
         # To know whether a model runs at all, one disturbed round is enough.
         watchful = not question.provisional
-        return play(turns, len(contestants), question.rule, watchful=watchful)
+        rule = InTime(question.rule, end.left_sec())
+        return play(turns, len(contestants), rule, watchful=watchful)
 
     def _take_apart(self, contestant: _Contestant) -> None:
         """Time each call inside a model that has played; one that does not survive this was timed

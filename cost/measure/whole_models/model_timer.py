@@ -30,6 +30,9 @@ class WholeModel:
         Every target that the model was compiled for.
     taken_apart : bool
         Whether each call inside it is to be timed, too, where that can be.
+    weights_bytes, held_bytes : int
+        Of the constants in its library, and of all that it holds between two turns; 0 where that
+        is not known.
 
     Examples
     --------
@@ -42,6 +45,8 @@ class WholeModel:
     description: str
     targets: tuple[BackendTarget, ...]
     taken_apart: bool = True
+    weights_bytes: int = 0
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +56,7 @@ class EndToEndQuestion:
     Attributes
     ----------
     models : sequence of WholeModel
-        Those to compare.
+        Those to compare; among equals the earlier is preferred.
     samples : sequence of Sample
         What to run them on, and what each must give. They are timed on the first.
     rounds : int
