@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import tvm
+from numpy.typing import NDArray
 from tvm import relax
 
 from collage.backends.contract import BuildContext
@@ -18,6 +19,8 @@ from collage.backends.onnxruntime.options import OnnxruntimeOptions
 from collage.backends.onnxruntime.problem import Region, write_region
 from collage.backends.relax.partitions.region_tensors import region_tensor
 from collage.backends.toolchain import compiling, native
+from collage.backends.toolchain.children.freed_memory import return_freed_memory
+from collage.backends.toolchain.children.mapped_pages import forget_pages
 from collage.backends.toolchain.shared_bytes import SharedBytes
 from collage.backends.toolchain.stubs import Stubs
 
@@ -52,14 +55,15 @@ def compile_functions(
     CodegenError
         When onnxruntime does not take a function.
     """
-    pool = SharedBytes()
+    context.work_dir.mkdir(parents=True, exist_ok=True)
+    pool = SharedBytes(context.work_dir)
     regions = [write_region(function, pool) for function in functions]
-    weights = pool.data()
+    forget_pages(context.work_dir)  # The module's weights, where they are mapped.
+    shared = pool.data()
     for region in regions:
-        _load(region, weights)
-    *models, shared = (
-        np.frombuffer(data, np.uint8) for data in (*(one.model for one in regions), weights)
-    )
+        _load(region, shared)
+    return_freed_memory()
+    models = [np.frombuffer(region.model, np.uint8) for region in regions]
     arrays = {native.constant_symbol(array): array for array in (*models, shared)}
     stubs = Stubs.render(
         TEMPLATES,
@@ -91,7 +95,7 @@ def _settings_of(context: BuildContext) -> Mapping[str, str]:
     }
 
 
-def _load(region: Region, weights: bytes) -> None:
+def _load(region: Region, weights: NDArray[np.uint8]) -> None:
     """Let onnxruntime read a region, so that what it refuses is known before it is deployed."""
     api = python_api()
     options = api.SessionOptions()

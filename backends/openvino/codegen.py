@@ -21,6 +21,7 @@ from collage.backends.openvino.weights import share_constants
 from collage.backends.relax.partitions.region_tensors import region_tensor
 from collage.backends.toolchain import compiling, native
 from collage.backends.toolchain.children.freed_memory import return_freed_memory
+from collage.backends.toolchain.children.mapped_pages import forget_pages
 from collage.backends.toolchain.stubs import Stubs
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -63,7 +64,9 @@ def compile_functions(
     for region in regions:
         _compile(region, properties)
     return_freed_memory()
-    texts, shared = share_constants(written)
+    forget_pages(context.work_dir)  # The module's weights, where they are mapped.
+    texts, shared = share_constants(written, context.work_dir)
+    forget_pages(context.work_dir)
     # A library in C takes text that ends with a zero.
     models = [np.frombuffer(text.encode() + b"\0", np.uint8) for text in texts]
     arrays = {native.constant_symbol(array): array for array in (*models, shared)}

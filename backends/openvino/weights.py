@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,7 +13,7 @@ from collage.backends.toolchain.shared_bytes import SharedBytes
 
 
 def share_constants(
-    regions: Sequence[tuple[str, memoryview]],
+    regions: Sequence[tuple[str, memoryview]], folder: Path | None = None
 ) -> tuple[list[str], NDArray[np.uint8]]:
     """Texts of regions whose constants stand in one array.
 
@@ -23,6 +24,8 @@ def share_constants(
     ----------
     regions : sequence of (str, memoryview)
         Text and constants, as OpenVINO writes them.
+    folder : Path, optional
+        Of a file for the array, see :class:`SharedBytes`.
 
     Examples
     --------
@@ -32,7 +35,7 @@ def share_constants(
     >>> texts[1].count('offset="64"'), shared[128:].tobytes()
     (1, b'ijkl')
     """
-    shared = SharedBytes()
+    shared = SharedBytes(folder)
     texts = []
     for text, constants in regions:
         root = ElementTree.fromstring(text)
@@ -43,4 +46,4 @@ def share_constants(
         texts.append(ElementTree.tostring(root, encoding="unicode"))
     # A constant without elements, such as the shape of a scalar, needs no byte; OpenVINO reads no
     # model with constants where there are none at all, so there always are some.
-    return texts, np.frombuffer(shared.data(), np.uint8)
+    return texts, shared.data()

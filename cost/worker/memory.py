@@ -12,7 +12,7 @@ import tvm
 import tvm_ffi
 
 from collage.backends.toolchain.children.freed_memory import return_freed_memory
-from collage.cost.processes.mapped_pages import told
+from collage.backends.toolchain.children.mapped_pages import told
 
 
 def load_for_a_while(library: Path) -> tvm.runtime.Module:

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from collage.backends.contract.errors import CollageError
+from collage.backends.toolchain.children.mapped_pages import forget_pages
 from collage.cost.base import Clocks, CostStatus
 from collage.cost.call_times import CallTime, time_calls
 from collage.cost.config import MeasureConfig
 from collage.cost.device import available_cores
-from collage.cost.processes.mapped_pages import forget_pages
 from collage.cost.processes.staging import load_requirements
 from collage.cost.worker.memory import give_back, load_for_a_while
 from collage.cost.worker.sampling import take_samples

@@ -19,12 +19,12 @@ from collage.backends.contract import BackendTarget, BuildContext
 from collage.backends.contract.errors import CodegenError, CompileError, OutOfTimeError
 from collage.backends.link import CompiledLibrary
 from collage.backends.toolchain.children.freed_memory import return_freed_memory
+from collage.backends.toolchain.children.mapped_pages import forget_pages
 from collage.cost.base import CostStatus
 from collage.cost.config import MeasureConfig
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.device import policy_for
 from collage.cost.processes.described import TargetMessage
-from collage.cost.processes.mapped_pages import forget_pages
 from collage.cost.processes.messages import Compiled, CompileModel, Failure
 from collage.cost.processes.plugins import plugins_for
 from collage.cost.processes.staging import compile_to_measure

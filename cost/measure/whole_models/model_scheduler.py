@@ -12,6 +12,7 @@ from collage.backends.contract import BackendTarget
 from collage.backends.contract.errors import OutOfTimeError
 from collage.backends.storage import exclusive
 from collage.backends.toolchain.children.freed_memory import return_freed_memory
+from collage.backends.toolchain.children.mapped_pages import forget_pages
 from collage.cost.database.record import Record, RecordKey
 from collage.cost.deadline import NEVER, Deadline
 from collage.cost.measure.engine import Work, Workers
@@ -29,7 +30,6 @@ from collage.cost.measure.whole_models.model_builder import (
     nobody_waits,
 )
 from collage.cost.measure.whole_models.model_timer import EndToEndQuestion
-from collage.cost.processes.mapped_pages import forget_pages
 from collage.cost.progress import ProgressCallback, ProgressEvent
 
 

@@ -15,13 +15,13 @@ from tvm.relax import op
 
 from collage.backends.contract import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.contract.registry import get_backend
+from collage.backends.toolchain.children.mapped_pages import forget_pages
 from collage.cost.config import MeasureConfig
 from collage.cost.contest import ExchangeRounds
 from collage.cost.measure.builder import BuildJob
 from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.runner import RunJob
-from collage.cost.processes.mapped_pages import forget_pages
 from collage.cost.reference import Sample
 from collage.cost.worker.memory import give_back, load_for_a_while
 from collage.cost.workload import Workload

@@ -16,7 +16,7 @@ from tvm.relax import op
 from tvm_ffi import structural_equal
 
 from collage.backends.relax.constant_data import constant_data
-from collage.cost.processes.mapped_pages import forget_pages
+from collage.backends.toolchain.children.mapped_pages import forget_pages
 from collage.cost.workload.arrays import load_arrays, save_arrays
 from collage.cost.workload.shared_weights import (
     MappedWeights,
