@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from collage._tvm_alone import import_tvm
 from collage.backends.contract.errors import LogError
 from collage.cli.terminal import (
     Interrupted,
@@ -234,6 +235,7 @@ def _optimize(
     name = None if log is None else check_log(log, must_exist=replay)
     samples = [read_sample(path) for path in input] if input else None
 
+    import_tvm()
     from collage.bundle import prepare_folder
 
     output = output or model.with_suffix(".bundle")

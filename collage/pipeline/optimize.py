@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from collage._tvm_alone import import_tvm
+
 if TYPE_CHECKING:
     from collage.cost.base import CostModel
     from collage.cost.engines import WorkersLike
@@ -198,6 +200,7 @@ def optimize(
     True
     """
     began = time.monotonic()
+    import_tvm()
     from collage.backends.contract.errors import UserError
     from collage.backends.toolchain.children.fork_server import fork_servers
     from collage.backends.toolchain.children.freed_memory import return_freed_memory
