@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import shutil
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,13 +19,14 @@ from collage.backends.contract import ExternalBackend, Tunable, TunesOneByOne
 from collage.backends.contract.errors import OutOfRangeError
 from collage.backends.contract.relax_codegen import prepared
 from collage.backends.toolchain.children.freed_memory import return_freed_memory
+from collage.backends.toolchain.children.mapped_pages import forget_pages
 from collage.cost.processes.messages import Build, Built, Compiled, CompileModel, Tune, Tuned
 from collage.cost.processes.staging import compile_to_measure, stage_to_measure
 from collage.cost.reference import Sample, sample_of
 from collage.cost.reference.rounding import fewest_digits
 from collage.cost.reference.store import References
 from collage.cost.workload.content import content_key
-from collage.cost.workload.shared_weights import read_module
+from collage.cost.workload.shared_weights import MappedWeights, read_module
 from collage.cost.workload.workload import Workload
 
 
@@ -40,15 +42,25 @@ def build(request: Build) -> Built:
     # Of a builder that was killed at it.
     shutil.rmtree(request.folder, ignore_errors=True)
     context.work_dir.mkdir(parents=True, exist_ok=True)
-    mod = workload.materialize(request.seed)
+    mod = _materialized(workload, request.seed, context.work_dir)
     library = compile_module(mod, [target], request.folder / "model.so", context)
     stage_to_measure(library)
-    return_freed_memory()  # Copies of weights: the reference needs as much again.
+    # Copies of weights: the reference needs as much again.
+    return_freed_memory()
+    forget_pages(context.work_dir)
     form = fewest_digits([target])
     _write_test_data(
         workload, mod, request.seed, form, request.folder, _references(request.references)
     )
     return Built(library=library.path, build_sec=time.perf_counter() - begin)
+
+
+def _materialized(workload: Workload, seed: int, work_dir: Path) -> tvm.IRModule:
+    """With its weights, which are in memory only while they are read: a whole network's regions are
+    candidates, too, and others build and time beside this one."""
+    with tempfile.TemporaryDirectory(dir=work_dir, prefix="weights-") as folder:
+        # Deleted, the files are there for as long as they are mapped.
+        return MappedWeights(Path(folder)).of(workload.materialize(seed))
 
 
 def tune(request: Tune, tell: Callable[[Tuned], None]) -> Tuned:

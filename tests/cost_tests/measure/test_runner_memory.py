@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax import op
 
 from collage.backends.contract import BackendTarget, BuildContext, ExternalBackend
 from collage.backends.contract.registry import get_backend
+from collage.backends.toolchain.children.freed_memory import return_freed_memory
 from collage.backends.toolchain.children.mapped_pages import forget_pages
 from collage.cost.config import MeasureConfig
 from collage.cost.contest import ExchangeRounds
@@ -23,6 +25,7 @@ from collage.cost.measure.local_builder import LocalBuilder
 from collage.cost.measure.local_runner import LocalRunner
 from collage.cost.measure.runner import RunJob
 from collage.cost.reference import Sample
+from collage.cost.worker.build import _materialized
 from collage.cost.worker.memory import give_back, load_for_a_while
 from collage.cost.workload import Workload
 from collage.testing.backend_cases import fuse
@@ -115,6 +118,25 @@ def test_constants_are_read_again_where_they_are_wanted(built: Path) -> None:
     del machine
     give_back()
     assert _in_memory(library) == 0
+
+
+def test_a_builder_holds_no_weights_while_nobody_reads_them(tmp_path: Path) -> None:
+    """Regions of whole networks are candidates, and each builder held its weights several times."""
+    weights = random_weight(np.random.default_rng(0), WIDTH, WIDTH)
+    mod = native_partition([tensor("x", 8, WIDTH)], lambda x: op.matmul(x, weights))
+    workload = Workload.from_module(mod)
+    before = _own_bytes()
+    made = _materialized(workload, 3, tmp_path)
+    assert _own_bytes() - before < WEIGHTS_BYTES // 4
+    assert not list(tmp_path.iterdir())
+    assert tvm_ffi.structural_equal(made, workload.materialize(3))
+
+
+def _own_bytes() -> int:
+    return_freed_memory()
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    (anonymous,) = (line for line in lines if line.startswith("Anonymous:"))
+    return int(anonymous.split()[1]) << 10
 
 
 def _in_memory(library: Path) -> int:
