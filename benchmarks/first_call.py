@@ -53,7 +53,7 @@ print(json.dumps([loaded - began, first - loaded, clock() - second]))
 _OURS = _TIMED.format(
     imports="import collage, collage.bundle",
     load="bundle = collage.load(sys.argv[1])",
-    call="bundle.run(inputs)",
+    call="bundle(**inputs)",
 )
 _ONNXRUNTIME = _TIMED.format(
     imports="import onnxruntime",

@@ -27,6 +27,11 @@ def share_constants(
     folder : Path, optional
         Of a file for the array, see :class:`SharedBytes`.
 
+    Returns
+    -------
+    tuple[list[str], ndarray]
+        The texts, and the array.
+
     Examples
     --------
     >>> layer = '<layer type="Const"><data offset="{}" size="4" /></layer>'

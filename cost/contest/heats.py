@@ -58,6 +58,16 @@ def number_of_heats(
 ) -> int:
     """How many heats there are to be, as if the first of each became its leader.
 
+    Parameters
+    ----------
+    waiting, needs, room, leader
+        As :func:`who_fits` takes them.
+
+    Returns
+    -------
+    int
+        Zero where nobody waits.
+
     Examples
     --------
     >>> number_of_heats([0, 1, 2, 3, 4], [1] * 5, room=3), number_of_heats([0, 1], [9, 9], 20.0)
