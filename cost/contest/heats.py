@@ -181,6 +181,12 @@ def joined(heats: Sequence[Heat], players: int) -> Played:
     -------
     Played
         In the rounds of heats that one did not play it has no time.
+
+    Examples
+    --------
+    >>> heats = [Heat((n,), Played(((1.0 + n,),), (Load(others=0.0, idle=1.0),))) for n in (0, 1)]
+    >>> joined(heats, 2).table
+    ((1.0, None), (None, 2.0))
     """
     table: list[list[float | None]] = [[] for _ in range(players)]
     loads: list[Load] = []
