@@ -15,6 +15,9 @@ from benchmarks.zoo.unseen.source import Made, Source, made, smallest
 _SIDES = (96, 128)
 """Of images, the smallest first; then what a network was published for."""
 
+_LARGE, _BLOCKS = 60e6, 4
+"""Of so many parameters a network is made of fewer blocks, where it can be told how many."""
+
 
 def _timm() -> Any:
     declare_missing()
@@ -45,15 +48,22 @@ def _make(name: str, seed: int) -> Made:
     module, _, word = name.partition("/")
     names = [x for x in timm.list_models(module=module) if not word or _word(x) == word]
     chosen = smallest(names, _parameters)
+    deep = _parameters(chosen) > _LARGE
     size: tuple[int, int, int] = timm.get_pretrained_cfg(chosen, allow_unregistered=True).input_size
     for side in (*(side for side in _SIDES if side < size[-1]), size[-1]):
-        for given in ({"img_size": side}, {}):
+        for given in _options(side, deep=deep):
             try:
                 return _of_side(chosen, (1, size[0], side, side), given, seed)
             except Exception:
                 if side == size[-1] and not given:
                     raise
     raise AssertionError(name)
+
+
+def _options(side: int, *, deep: bool) -> list[dict[str, int]]:
+    """What a network may take, what makes it smallest first; nothing at last."""
+    plain: list[dict[str, int]] = [{"img_size": side}, {}]
+    return [{**one, "depth": _BLOCKS} for one in plain if deep] + plain
 
 
 def _of_side(name: str, shape: tuple[int, int, int, int], given: dict[str, int], seed: int) -> Made:
