@@ -7,6 +7,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from collage.importers.functions import MAIN
+
 
 class NamingBuilder(relax.BlockBuilder):
     """Binds what it is given, and the calls among its arguments, to variables of one name.
@@ -44,7 +46,9 @@ class NamingBuilder(relax.BlockBuilder):
         relax.Var
             Bound to it; named after the node under way where no name is given.
         """
-        return super().emit(self._apart(expr), name_hint or self.name)
+        name = name_hint or self.name
+        # A variable of the function's name would take it, and nobody would find the function.
+        return super().emit(self._apart(expr), f"{name}_value" if name == MAIN else name)
 
     def normalize(self, expr: relax.Expr) -> relax.Expr:
         """As TVM's, with calls inside bound first."""

@@ -25,6 +25,7 @@ from collage.importers.onnx.labels import with_numbers_for_labels, without_maps
 from collage.importers.onnx.listed_axes import list_axes
 from collage.importers.onnx.narrow import fill_in_sparse, weights_of, widen_narrow
 from collage.importers.onnx.options import without_options
+from collage.importers.onnx.order import in_order
 from collage.importers.onnx.shapes import concretize, real_inputs
 from collage.importers.onnx.soundness import require_standard, require_text, require_whole
 from collage.importers.onnx.straight import DataDecideError, flatten
@@ -161,6 +162,7 @@ def import_onnx(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedMo
 def _import_whole(model: onnx.ModelProto, name: str, shapes: Shapes) -> ImportedModel:
     """As :func:`import_onnx`, of a model whose texts are texts."""
     require_whole(model)
+    model = in_order(model)
     model = without_maps(without_options(fill_in_sparse(model)))
     model = widen_narrow(with_numbers_for_labels(model))
     try:

@@ -111,11 +111,25 @@ def _require_whole(graph: GraphProto, outer: frozenset[str]) -> None:
                 )
         for inside in _graphs(node):
             _require_whole(inside, known)
+    _require_written_once(graph)
     for value in graph.output:
         if value.name not in known:
             raise ModelError(
                 f"the graph is damaged: nothing defines its output '{value.name}'", value=value.name
             )
+
+
+def _require_written_once(graph: GraphProto) -> None:
+    """Whoever reads a value that two nodes write would be free to take either."""
+    writers: dict[str, NodeProto] = {}
+    for node in graph.node:
+        for name in node.output:
+            if name and writers.setdefault(name, node) is not node:
+                raise ModelError(
+                    f"the graph is damaged: {writers[name].op_type} and {node.op_type} both write "
+                    f"'{name}'",
+                    value=name,
+                )
 
 
 def _graphs(node: NodeProto) -> Iterator[GraphProto]:
@@ -132,6 +146,11 @@ def _require_readable(tensor: TensorProto) -> None:
             f"the weight '{tensor.name}' is in a file, '{entries.get('location', '')}', that was "
             "not loaded with the model; give the path of the model in place of the object, or load "
             "it with onnx.load(path)",
+            value=tensor.name,
+        )
+    if any(extent < 0 for extent in tensor.dims):
+        raise ModelError(
+            f"the graph is damaged: weight '{tensor.name}' has the shape {list(tensor.dims)}",
             value=tensor.name,
         )
     try:

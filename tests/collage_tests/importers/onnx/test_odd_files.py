@@ -265,3 +265,62 @@ def test_axes_that_are_a_number(constant: str, tmp_path: Path) -> None:
     for b in (True, False):
         given = {"x": fresh(4, 3), "b": np.array(b)}
         require_same(answers(model, given, tmp_path / str(b)), by_onnxruntime(model, given))
+
+
+def test_nodes_in_any_order(tmp_path: Path) -> None:
+    """Also a branch that reads what is written later; the standard asks for an order."""
+    compare(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        net (float[4] x, bool c) => (float[4] y) {
+            y = Add (b, b)
+            b = If (c) <
+                then_branch = t () => (float[4] p) { p = Neg (a) },
+                else_branch = e () => (float[4] r) { r = Exp (a) }
+            >
+            a = Relu (x)
+        }""",
+        tmp_path,
+        x=np.random.default_rng().standard_normal(4).astype(np.float32),
+        c=np.array(True),
+    )
+
+
+def test_nodes_that_wait_for_each_other_are_named() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        net (float[4] x) => (float[4] y) { a = Add (x, b) b = Neg (a) y = Relu (b) }"""
+    )
+    with pytest.raises(ModelError, match=r"Neg \(b\) waits for Add \(a\), which waits for it"):
+        load_model(model)
+
+
+def test_a_value_that_two_nodes_write_is_damage() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        net (float[4] x) => (float[4] y) { y = Neg (x) y = Relu (x) }"""
+    )
+    with pytest.raises(ModelError, match="Neg and Relu both write 'y'"):
+        load_model(model)
+
+
+def test_a_weight_of_a_negative_extent_is_damage() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]>
+        net (float[3] x) => (float[3] y) <float[3] w = {1.0, 2.0, 3.0}> { y = Add (x, w) }"""
+    )
+    load_model(model)
+    model.graph.initializer[0].dims[0] = -3
+    with pytest.raises(ModelError, match=r"weight 'w' has the shape \[-3\]"):
+        load_model(model)
+
+
+@pytest.mark.parametrize("name", ["main", "lambda", "self"])
+def test_values_are_called_like_functions(name: str, tmp_path: Path) -> None:
+    x = np.random.default_rng().standard_normal(4).astype(np.float32)
+    for text in (f"a = Relu (x) {name} = Neg (a)", f"q = Neg (x) {name} = Abs (q)"):
+        compare(
+            f"""<ir_version: 8, opset_import: ["" : 17]>
+            net (float[4] x) => (float[4] {name}) {{ {text} }}""",
+            tmp_path,
+            x=x,
+        )
