@@ -16,6 +16,7 @@ _BINS = (
     "are not counted"
 )
 _SPECIAL = "a special function that no backend computes"
+_OF_DEGREE = "a polynomial whose degree is a tensor; give it as a number"
 
 _REASONS = {
     **dict.fromkeys(["nonzero", "nonzero_static", "masked_select", "_unique", "_unique2"], _ROWS),
@@ -85,6 +86,8 @@ def reason_of(node: fx.Node) -> str:
         return SPARSE
     if name.startswith(("linalg_", "_linalg_")):
         return _FACTORS
+    if "_polynomial_" in name:
+        return _OF_DEGREE
     if name.startswith(("special_", "bessel_", "spherical_", "zeta")):
         return _SPECIAL
     return "there is no converter for it, and PyTorch does not take it apart"

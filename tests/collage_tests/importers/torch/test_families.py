@@ -93,6 +93,12 @@ SPECIAL = {
         torch.special.chebyshev_polynomial_t(x / 9, 5),
         torch.special.shifted_chebyshev_polynomial_v(x / 9, (x.abs() / 2)),
     ),
+    "orthogonal": lambda x: (
+        torch.special.hermite_polynomial_h(x / 9, 4),
+        torch.special.hermite_polynomial_he(x / 9, 4),
+        torch.special.laguerre_polynomial_l(x / 9, 4),
+        torch.special.legendre_polynomial_p(x / 9, 4),
+    ),
     "of several": lambda x: torch.mvlgamma(x.abs() + 2, 3),
 }
 
@@ -101,11 +107,12 @@ SPECIAL = {
 def test_special_functions(case: str) -> None:
     edges = [0.0, -0.0, 1e-6, 3.75, 9.5, -3.0, math.inf, math.nan]
     x = torch.cat([torch.linspace(-9.3, 9.3, 100), torch.tensor(edges)])
-    if case in ("i0", "sinh", "cosh", "quantiles", "scaled", "shares", "zeta", "chebyshev"):
+    polynomials = case in ("chebyshev", "orthogonal")
+    if case in ("i0", "sinh", "cosh", "quantiles", "scaled", "shares", "zeta") or polynomials:
         x = x[~torch.isinf(x)]
     if case == "trigamma":
         x = x[x != -3]  # A pole, of which PyTorch's is a large number.
-    if case == "chebyshev":
+    if polynomials:
         x = x[~torch.isnan(x)]  # PyTorch's of these are whatever stood in memory.
     function = _flat(SPECIAL[case])
     # PyTorch's own are coarser in float32, some of them.
@@ -130,13 +137,17 @@ def test_what_is_refused_has_a_reason() -> None:
     function = _flat(
         lambda x, i: (
             torch.linalg.ldl_factor(x)[0],
-            torch.special.laguerre_polynomial_l(x, 3),
+            torch.special.laguerre_polynomial_l(x, x),
             torch.histogram(x, torch.arange(4.0))[0],
         )
     )
     with pytest.raises(ModelError) as caught:
         load_model(program_of(function, rows(3, 3), places(9, 3)))
-    for reason in ("a decomposition of a matrix", "a special function", "there is no converter"):
+    for reason in (
+        "a decomposition of a matrix",
+        "degree is a tensor",
+        "there is no converter",
+    ):
         assert reason in str(caught.value)
     with pytest.raises(ModelError, match="bincount: the shape of its result depends on data"):
         load_model(program_of(torch.bincount, places(9, 5)))

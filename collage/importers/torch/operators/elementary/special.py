@@ -17,6 +17,7 @@ from collage.importers.torch.operators.elementary import bessel
 from collage.importers.torch.operators.elementary.airy import airy
 from collage.importers.torch.operators.elementary.chebyshev import polynomial
 from collage.importers.torch.operators.elementary.derivatives import polygamma
+from collage.importers.torch.operators.elementary.orthogonal import STEPS, of_degree
 from collage.importers.torch.operators.elementary.zeta import zeta
 from collage.importers.torch.operators.errors import RefusedError
 
@@ -327,6 +328,9 @@ def special_functions() -> dict[Any, Callable[..., Any]]:
     found = {whole.default: _computed_wide(apart) for whole, apart in functions.items()}
     for one in (aten.special_zeta.other_scalar, aten.special_zeta.self_scalar):
         found[one] = _computed_wide(zeta)
+    for name, step in STEPS.items():
+        whole = getattr(aten, f"special_{name}")
+        found[whole.n_scalar] = _computed_wide(of_degree(step))
     for whole, apart in functions.items():
         if "chebyshev" in str(whole):
             found[whole.x_scalar] = found[whole.n_scalar] = _computed_wide(apart)

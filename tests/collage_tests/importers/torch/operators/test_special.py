@@ -167,3 +167,26 @@ def test_chebyshevs_polynomials(kind: str, shifted: str) -> None:
     degrees = torch.arange(9)
     found = special_functions()[operators.x_scalar](0.3, degrees)
     torch.testing.assert_close(found, operators.x_scalar(0.3, degrees), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("hermite_polynomial_h", "hermite_polynomial_he"),
+        *("laguerre_polynomial_l", "legendre_polynomial_p"),
+    ],
+)
+def test_polynomials_of_a_degree_that_is_a_number(name: str) -> None:
+    """One by one beyond any degree that is asked for, also where they are huge."""
+    from collage.importers.torch.operators.elementary.special import special_functions
+    from collage.importers.torch.operators.errors import RefusedError
+
+    scalar = getattr(torch.ops.aten, f"special_{name}").n_scalar
+    apart = special_functions()[scalar]
+    x = torch.cat([torch.rand(500) * 5 - 2.5, torch.tensor([0.0, 1.0, -1.0, 0.5])])
+    for n in (-2, -0.5, 0, 1, 2, 3, 3.7, 9, 40):
+        exact = scalar(x.double(), n)
+        scale = float(exact.abs().max())
+        torch.testing.assert_close(apart(x, n), exact.float(), rtol=1e-6, atol=1e-6 * scale)
+    with pytest.raises(RefusedError, match="a degree above 64"):
+        apart(x, 2000)
