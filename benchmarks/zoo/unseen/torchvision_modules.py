@@ -27,15 +27,17 @@ _PICTURES: dict[str, tuple[Input, ...]] = {
     "inception": (image(1, 3, 128, 128),),
     "maxvit": (image(1, 3, 224, 224),),
 }
+# Classes are gone through one by one.
+_FEW = {"weights_backbone": None, "num_classes": 5}
 _OPTIONS: dict[str, dict[str, Any]] = {
     # Further heads are for training alone; sides of images, as many boxes as are told apart.
     "googlenet": {"init_weights": False},
     "inception": {"init_weights": False},
     "vision_transformer": {"image_size": 96},
-    "detection": {"weights_backbone": None, "min_size": 96, "max_size": 128},
+    "detection": {**_FEW, "min_size": 96, "max_size": 128},
     "segmentation": {"weights_backbone": None},
-    "detection.ssd": {"weights_backbone": None},
-    "detection.ssdlite": {"weights_backbone": None},
+    "detection.ssd": _FEW,
+    "detection.ssdlite": _FEW,
 }
 
 
