@@ -269,3 +269,11 @@ def test_rounding_to_bfloat16_is_one_kernel_and_one_instruction(context: BuildCo
     assert source.count("__float2bfloat16_rn(") and "32767" not in source
     (launched,) = [line for line in source.splitlines() if "__global__" in line and "{" in line]
     assert "double*" not in launched
+
+
+def test_rounding_without_tensors_of_bfloat16_needs_no_header(context: BuildContext) -> None:
+    """TVM includes CUDA's for the tensors alone: a kernel that rounds between others in float32 was
+    not compiled."""
+    mod = graph([(300,)], lambda emit, x: op.astype(emit(op.astype(x, "bfloat16")), "float32"))
+    source = cuda_source(lower(mod, context), cuda_target())
+    assert "cuda_bf16.h" in source or "__float2bfloat16_rn" not in source
