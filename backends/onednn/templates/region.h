@@ -141,7 +141,9 @@ class Region {
   std::vector<Link> links_of(const std::vector<PostOp>& steps, const desc& md) const;
   int chained(int from, const desc& md, const std::vector<PostOp>& steps,
               const std::vector<Link>& links, bool rounds);
-  bool in_chain(const Op& op, const PostOp& self);
+  bool chains_rounded(const Op& op);
+  bool in_chain(const Op& op);
+  Op in_float32(const Op& op);
   // operators/depthwise.h
   bool is_by_channel(const Op& op);
   int by_blocks(int tensor, int64_t taps);

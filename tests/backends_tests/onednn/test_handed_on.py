@@ -41,6 +41,23 @@ def _fire(emit: Emit, x: relax.Expr) -> relax.Expr:
     return _conv(emit, emit(op.nn.max_pool2d(y, (3, 3), (2, 2))), 32)
 
 
+def _scaled(emit: Emit, x: relax.Expr) -> relax.Expr:
+    shape = (1, int(x.ty.shape[1]), 1, 1)
+    return emit(op.add(emit(op.multiply(x, constant(*shape))), constant(*shape)))
+
+
+def _scaled_before(emit: Emit, x: relax.Expr) -> relax.Expr:
+    """As networks have them whose norms stand before the products; joins are scaled, too."""
+    y = _conv(emit, x, 40, 3)
+    for block in range(3):
+        inner = emit(op.nn.relu(_scaled(emit, y)))
+        if block == 1:
+            inner = emit(op.concat([inner, emit(op.nn.relu(_scaled(emit, inner)))], axis=1))
+        inner = emit(op.nn.relu(_scaled(emit, _conv(emit, inner, 72))))
+        y = emit(op.add(_conv(emit, inner, 40, 3), y))
+    return _conv(emit, emit(op.nn.relu(_scaled(emit, y))), 24)
+
+
 def _residual(emit: Emit, x: relax.Expr) -> relax.Expr:
     """As ResNet has them; the mean at the end is of what the last addition gives."""
     y = emit(op.nn.relu(_conv(emit, x, 64, 3)))
@@ -60,6 +77,11 @@ def _added_and_read(emit: Emit, x: relax.Expr) -> relax.Expr:
     return emit(op.multiply(emit(op.add(_conv(emit, z, 64), z)), kept))
 
 
+_KINDS = (
+    "pool", "concat", "slice", "pad", "resize", "conv", "add", "relu", "scale", "gate",
+)  # fmt: skip
+
+
 def _drawn(seed: int) -> Body:
     """Whatever hands numbers on, between convolutions and additions."""
 
@@ -69,8 +91,11 @@ def _drawn(seed: int) -> Body:
         for _ in range(draw.randint(6, 9)):
             y = draw.choice(there[-3:])
             channels, height, width = (int(d) for d in list(y.ty.shape)[1:])
-            kind = draw.choice(["pool", "concat", "slice", "pad", "resize", "conv", "add", "relu"])
+            kind = draw.choice(
+                ["pool", "concat", "slice", "pad", "resize", "conv", "add", "relu", "scale", "gate"]
+            )
             alike = [z for z in there if [*z.ty.shape][2:] == [*y.ty.shape][2:]]
+            twins = [z for z in alike if int(z.ty.shape[1]) == channels]
             if kind == "pool":
                 y = emit(op.nn.max_pool2d(y, (3, 3), (1, 1), (1, 1)))
             elif kind == "concat":
@@ -92,6 +117,10 @@ def _drawn(seed: int) -> Body:
                 y = emit(op.add(_conv(emit, y, channels, 3), y))
             elif kind == "relu":
                 y = emit(op.nn.relu(y))
+            elif kind == "scale":
+                y = emit(op.nn.silu(_scaled(emit, y)))
+            elif kind == "gate":
+                y = emit(op.multiply(y, emit(op.sigmoid(draw.choice(twins)))))
             there.append(_conv(emit, y, draw.choice([16, 32, 48, 64]), draw.choice([1, 3])))
         last = [_conv(emit, emit(op.nn.max_pool2d(y, (2, 2), (2, 2))), 16) for y in there[-2:]]
         means = [emit(op.mean(y, axis=[2, 3], keepdims=True)) for y in last]
@@ -103,6 +132,7 @@ def _drawn(seed: int) -> Body:
 GRAPHS = {
     "fire": graph([(1, 3, 33, 35)], _fire),
     "residual": graph([(2, 3, 18, 20)], _residual),
+    "scaled_before": graph([(2, 3, 11, 13)], _scaled_before),
     "added_and_read": graph([(1, 3, 12, 10)], _added_and_read),
     **{f"drawn{i}": graph([(1 + i % 2, 3, 9, 11)], _drawn(SEED + i)) for i in range(12)},
 }
@@ -125,7 +155,7 @@ def test_they_are_right(rounding: Regions, name: str) -> None:
 
 
 @pytest.mark.skipif("amx_bf16" not in cpu_flags_here(), reason="multiplies in vectors")
-@pytest.mark.parametrize("name", ["fire", "residual"])
+@pytest.mark.parametrize("name", ["fire", "residual", "scaled_before"])
 def test_between_products_all_is_rounded(tmp_path: Path, name: str) -> None:
     """But for what is read by others at the end, and the picture that is given."""
     options = {"precision": "bfloat16", "layout": "auto"}

@@ -10,8 +10,9 @@ namespace collage_onednn {
 inline size_t Region::innermost(const desc& md) const {
   const dims extents = md.get_dims();
   const size_t rank = extents.size();
-  if (rank >= 3 && rank <= 5 && md == with_tag(extents, channels_last(rank))) return 1;
-  return md == row_major(extents) && rank > 0 ? rank - 1 : rank;
+  const memory::data_type type = md.get_data_type();
+  if (rank >= 3 && rank <= 5 && md == with_tag(extents, channels_last(rank), type)) return 1;
+  return md == row_major(extents, type) && rank > 0 ? rank - 1 : rank;
 }
 
 inline Link::What link_of_eltwise(dnnl::algorithm function) {
@@ -77,10 +78,15 @@ inline int Region::chained(int from, const desc& md, const std::vector<PostOp>& 
     if (!steps[i].is_binary) continue;
     others[i] = arguments.size();
     const int tensor = steps[i].tensor;
-    arguments.emplace_back(0, links[i].pitch > 0 ? in_layout(tensor, md) : plain(tensor));
+    const desc exact = retyped(md, memory::data_type::f32);
+    arguments.emplace_back(0, links[i].pitch > 0 ? in_layout(tensor, exact) : plain(tensor));
   }
+  const bool halves = given.get_data_type() == memory::data_type::bf16;
+  const size_t skipped =
+      static_cast<size_t>(offset) * memory::data_type_size(given.get_data_type());
   emit_host(arguments, [=](const std::vector<void*>& data) {
-    Chain chain{links, static_cast<const float*>(data[0]) + offset, pitch, width, data[1]};
+    const void* x = static_cast<const char*>(data[0]) + skipped;
+    Chain chain{links, x, halves, pitch, width, data[1]};
     for (size_t i = 0; i < links.size(); ++i)
       if (others[i] > 0) chain.links[i].y = static_cast<const float*>(data[others[i]]);
     rows_chained(chain, rows, rounds);
@@ -88,18 +94,44 @@ inline int Region::chained(int from, const desc& md, const std::vector<PostOp>& 
   return dst;
 }
 
-// Whether an operator and what follows it were done in one pass; `self` is the operator by itself.
-inline bool Region::in_chain(const Op& op, const PostOp& self) {
+// An elementwise operator, and what follows it.
+inline std::vector<PostOp> steps_of(const Op& op) {
+  std::vector<PostOp> steps{{op.kind == OpKind::binary, op.ints[0], 0.f, 0.f, -1}};
+  if (op.kind == OpKind::binary) steps[0].tensor = op.inputs[1];
+  else steps[0].alpha = op.floats[0], steps[0].beta = op.floats[1];
+  steps.insert(steps.end(), op.post_ops.begin(), op.post_ops.end());
+  return steps;
+}
+
+// Whether an operator is a chain on a picture that may be rounded before it: one whose result is.
+inline bool Region::chains_rounded(const Op& op) {
+  if (op.kind != OpKind::binary && op.kind != OpKind::eltwise) return false;
+  const dims& out = tensor_dims(op.outputs[0]);
+  const size_t rank = out.size();
+  return (rank == 4 || rank == 5) && tensor_dims(op.inputs[0]) == out && rounds_result(op) &&
+         !links_of(steps_of(op), with_tag(out, channels_last(rank))).empty();
+}
+
+// Whether an operator and what follows it were done in one pass.
+inline bool Region::in_chain(const Op& op) {
   const int x = op.inputs[0];
   const bool rounds = rounds_result(op);
   if (within_[x] < 0 && !rounds) return false;
-  std::vector<PostOp> steps{self};
-  steps.insert(steps.end(), op.post_ops.begin(), op.post_ops.end());
+  const std::vector<PostOp> steps = steps_of(op);
   const std::vector<Link> links = links_of(steps, md_of(x));
   if (links.empty()) return false;
   const int from = within_[x] >= 0 ? within_[x] : value_of(x);
   bind(op.outputs[0], chained(from, md_of(x), steps, links, rounds));
   return true;
+}
+
+// The operator on a float32 copy of what it reads rounded.
+inline Op Region::in_float32(const Op& op) {
+  Op exact = op;
+  exact.inputs[0] = fresh_tensor(tensor_dims(op.inputs[0]));
+  bind(exact.inputs[0],
+       in_layout(op.inputs[0], retyped(md_of(op.inputs[0]), memory::data_type::f32)));
+  return exact;
 }
 
 }  // namespace collage_onednn

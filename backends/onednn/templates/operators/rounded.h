@@ -105,8 +105,8 @@ inline bool Region::hands_on(const Op& op) const {
   }
 }
 
-// Whether a result is read by nothing but products, which round it, as it is or handed on, and by
-// convolutions that add it to theirs: as numbers of half the width those take half the time to write
+// Whether a result is read by nothing but products, which round it, as it is, handed on or through a
+// chain in pictures, and by convolutions that add it to theirs: as numbers of half the width those take half the time to write
 // and to read, which in pictures is more than to multiply them is. What matrices' products are added
 // to stays float32: there it costs little, and transformers lose most of their digits in it.
 inline bool Region::only_multiplied(int tensor) {
@@ -122,7 +122,7 @@ inline bool Region::is_only_multiplied(int tensor) {
   for (const Op& op : plan_.ops) {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (op.inputs[i] != tensor) continue;
-      if (hands_on(op) && only_multiplied(op.outputs[0])) {
+      if ((hands_on(op) && only_multiplied(op.outputs[0])) || (i == 0 && chains_rounded(op))) {
         read = true;
         continue;
       }

@@ -131,7 +131,8 @@ inline void Region::lrn(const Op& op) {
 // inputs: a of the result's shape, b that may be broadcast; ints: algorithm
 inline void Region::binary(const Op& op) {
   const int a = op.inputs[0], b = op.inputs[1];
-  if (in_chain(op, {true, op.ints[0], 0.f, 0.f, b})) return;
+  if (in_chain(op)) return;
+  if (is_rounded(a)) return binary(in_float32(op));
   if (op.ints[0] == kPrelu) {
     const int src = dense(a), dst = storage_.fresh(storage_.md(src));
     prelu(src, b, dst);
@@ -180,7 +181,8 @@ inline void Region::binary(const Op& op) {
 // ints: algorithm; floats: alpha, beta
 inline void Region::eltwise(const Op& op) {
   const float alpha = op.floats[0], beta = op.floats[1];
-  if (in_chain(op, {false, op.ints[0], alpha, beta, -1})) return;
+  if (in_chain(op)) return;
+  if (is_rounded(op.inputs[0])) return eltwise(in_float32(op));
   int src = dense(op.inputs[0]);
   const auto md = storage_.md(src);
   // Channels that fill up a block would no longer be zero.

@@ -27,7 +27,8 @@ struct Link {
 // Rows of `width` numbers, of which the results have no gaps.
 struct Chain {
   std::vector<Link> links;
-  const float* x;
+  const void* x;
+  bool halves;  // whether x is in bfloat16; results are then, too
   int64_t pitch, width;
   void* result;
 };
