@@ -217,7 +217,7 @@ void rows_chained(const Chain& chain, int64_t rows, bool rounded) {
 }
 
 void depthwise(const Depthwise& s, int64_t images, int64_t blocks, const DepthwiseData& data,
-               float* rooms, int64_t room) {
+               float* rooms) {
 #ifdef COLLAGE_X86
 #pragma omp parallel
   {
@@ -225,7 +225,7 @@ void depthwise(const Depthwise& s, int64_t images, int64_t blocks, const Depthwi
     // Bands of rows where there are fewer blocks than threads: each reads what its taps see again.
     const int64_t bands = std::min(s.made[0], (threads + parts - 1) / parts);
     const int64_t rows = (s.made[0] + bands - 1) / bands;
-    float* const mine = rooms + omp_get_thread_num() * room;
+    float* const mine = rooms + omp_get_thread_num() * s.room();
 #pragma omp for
     for (int64_t i = 0; i < parts * bands; ++i) {
       const int64_t band = i % bands, part = i / bands;

@@ -60,9 +60,9 @@ COLLAGE_WEAK void rows_chained(const Chain& chain, int64_t rows, bool rounded);
 
 // operators/depthwise.h
 
-// All pictures; each thread has a `room` of so many numbers.
+// All pictures; each thread has one of the `rooms`.
 COLLAGE_WEAK void depthwise(const Depthwise& s, int64_t images, int64_t blocks,
-                            const DepthwiseData& data, float* rooms, int64_t room);
+                            const DepthwiseData& data, float* rooms);
 
 // operators/quantized.h
 

@@ -145,6 +145,7 @@ class Region {
   bool in_chain(const Op& op);
   Op in_float32(const Op& op);
   // operators/depthwise.h
+  Depthwise depthwise_of(const Op& op) const;
   bool is_by_channel(const Op& op);
   int by_blocks(int tensor, int64_t taps);
   bool follow(const Op& op, Depthwise* s) const;

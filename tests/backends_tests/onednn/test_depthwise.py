@@ -76,6 +76,7 @@ CASES = {
     "given": _picture(32, (18, 18), (3, 3), given=True),
     "uneven": Case(33, (15, 14), (4, 2), (2, 1), (0, 1, 3, 0), (1, 1)),
     "line": Case(72, (50,), (15,), (1,), (7, 7), (1,), (op.nn.silu,), images=2),
+    "long_line": Case(40, (30000,), (5,), (1,), (2, 2), (1,)),
     "halved_line": Case(40, (61,), (4,), (2,), (0, 1), (2,)),
 }
 GRAPHS = {
@@ -99,7 +100,8 @@ def test_it_is_right(regions: Regions, name: str) -> None:
 
 @pytest.mark.skipif("avx512_bf16" not in cpu_flags_here(), reason="multiplies in float32")
 def test_the_kernel_is_ours(regions: Regions, tmp_path: Path) -> None:
-    given = {name: random_inputs(GRAPHS[name], np.random.default_rng())[0] for name in CASES}
+    near = [name for name in CASES if name != "long_line"]  # whose rows a second cache cannot hold
+    given = {name: random_inputs(GRAPHS[name], np.random.default_rng())[0] for name in near}
     _, told = run_elsewhere(regions.path, given, tmp_path, ONEDNN_VERBOSE="1")
     ran = [line for line in told.splitlines() if ",exec,cpu,convolution," in line]
     assert ran

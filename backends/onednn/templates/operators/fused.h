@@ -165,9 +165,10 @@ inline void Region::conv(const Op& op, size_t at, dnnl::algorithm algorithm) {
   attributes(op, fused, sum_at, true, &arguments);
   for (size_t i = 0; i < fused; ++i) {
     const PostOp& p = op.post_ops[i];
-    if (p.is_binary && static_cast<int>(i) != sum_at && tensor_dims(p.tensor) == out)
-      arguments.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1,
-                             in_layout(p.tensor, retyped(pd.dst_desc(), md_of(p.tensor).get_data_type())));
+    if (!p.is_binary || static_cast<int>(i) == sum_at || tensor_dims(p.tensor) != out) continue;
+    const desc wanted = retyped(pd.dst_desc(), md_of(p.tensor).get_data_type());
+    arguments.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1,
+                           in_layout(p.tensor, wanted));
   }
   emit(pd, Primitive(pd), arguments);
   if (has_bias && !biased) add_bias(op.inputs[2], dst);

@@ -106,9 +106,10 @@ inline bool Region::hands_on(const Op& op) const {
 }
 
 // Whether a result is read by nothing but products, which round it, as it is, handed on or through a
-// chain in pictures, and by convolutions that add it to theirs: as numbers of half the width those take half the time to write
-// and to read, which in pictures is more than to multiply them is. What matrices' products are added
-// to stays float32: there it costs little, and transformers lose most of their digits in it.
+// chain in pictures, and by convolutions that add it to theirs: as numbers of half the width those take
+// half the time to write and to read, which in pictures is more than to multiply them is. What
+// matrices' products are added to stays float32: there it costs little, and transformers lose most of
+// their digits in it.
 inline bool Region::only_multiplied(int tensor) {
   const auto place = static_cast<size_t>(tensor);
   if (multiplied_.size() <= place) multiplied_.resize(plan_.tensors.size());

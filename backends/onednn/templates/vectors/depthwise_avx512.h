@@ -123,7 +123,7 @@ COLLAGE_AVX512 inline void block_made(const Depthwise& s, const Number* x, const
   const int64_t span = s.span(0), width = s.seen_width();
   float* const zeros = room + span * width * kDepthwiseBlock;
   Seen seen{room, width, std::max<int64_t>(0, first * s.step[0] - s.padding[0])};
-  std::fill_n(room, (span + 1) * width * kDepthwiseBlock, 0.f);
+  std::fill_n(room, s.room(), 0.f);
   const float* rows[kMostDepthwiseTaps];
   for (int64_t row = first; row < last; ++row) {
     const int64_t top = row * s.step[0] - s.padding[0];

@@ -33,6 +33,9 @@ struct Chain {
   void* result;
 };
 
+constexpr int64_t kDepthwiseBlock = 32;     // channels that are made together
+constexpr int64_t kMostDepthwiseTaps = 64;  // along rows
+
 // Convolutions of each channel by itself, channels last, to bfloat16: of rows and columns.
 struct Depthwise {
   int64_t channels, read[2], made[2], taps[2], step[2], dilation[2], padding[2];
@@ -42,9 +45,9 @@ struct Depthwise {
 
   int64_t span(int axis) const { return (taps[axis] - 1) * dilation[axis] + 1; }
   int64_t seen_width() const { return (made[1] - 1) * step[1] + span(1); }
+  // Numbers that one thread keeps: the rows that taps see, and one of zeros.
+  int64_t room() const { return (span(0) + 1) * seen_width() * kDepthwiseBlock; }
 };
-constexpr int64_t kDepthwiseBlock = 32;     // channels that are made together
-constexpr int64_t kMostDepthwiseTaps = 64;  // along rows
 
 struct DepthwiseData {
   const void* x;
