@@ -78,7 +78,7 @@ def _added_and_read(emit: Emit, x: relax.Expr) -> relax.Expr:
 
 
 _KINDS = (
-    "pool", "concat", "slice", "pad", "resize", "conv", "add", "relu", "scale", "gate",
+    "pool", "average", "concat", "slice", "pad", "resize", "conv", "add", "relu", "scale", "gate",
 )  # fmt: skip
 
 
@@ -98,6 +98,8 @@ def _drawn(seed: int) -> Body:
             twins = [z for z in alike if int(z.ty.shape[1]) == channels]
             if kind == "pool":
                 y = emit(op.nn.max_pool2d(y, (3, 3), (1, 1), (1, 1)))
+            elif kind == "average":
+                y = emit(op.nn.avg_pool2d(y, (3, 3), (1, 1), (1, 1)))
             elif kind == "concat":
                 y = emit(op.concat([y, draw.choice(alike)], axis=1))
             elif kind == "slice":

@@ -89,16 +89,19 @@ inline bool Region::rounds_matrices(const Op& op) const {
   return elements_of(tensor_dims(op.outputs[0])) * terms >= kWorthRounding * (left + right);
 }
 
-// Whether an operator hands on numbers as they are: rounded before it or behind it, they are the same.
+// Whether an operator hands on numbers as they are, which are the same rounded before it or behind it,
+// or averages a few, which are off by less than what is rounded behind it.
 inline bool Region::hands_on(const Op& op) const {
   constexpr int64_t largest = 0, nearest = 0;  // of the algorithms of pooling and resampling
+  const dims& given = tensor_dims(op.inputs[0]);
+  auto of_whole = [&] { return std::equal(given.begin() + 2, given.end(), op.ints.begin() + 1); };
   switch (op.kind) {
     case OpKind::reshape:
     case OpKind::permute:
     case OpKind::slice:
     case OpKind::concat:
     case OpKind::shuffle: return true;
-    case OpKind::pool: return op.ints[0] == largest;
+    case OpKind::pool: return op.ints[0] == largest || !of_whole();
     case OpKind::resample: return op.ints[0] == nearest;
     case OpKind::pad: return op.floats[0] == 0.f;
     default: return false;
