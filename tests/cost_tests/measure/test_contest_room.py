@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from collage.backends.devices import CPU, CUDA
@@ -101,7 +102,8 @@ def test_when_time_is_up_the_rest_is_unknown_and_nothing_is_left(
     known = [result.cost.status for result in results]
     assert set(known) <= {CostStatus.VALID, CostStatus.UNKNOWN}
     assert sec or set(known) == {CostStatus.UNKNOWN}
-    assert not workers()
+    # One that is forked while it is given up ends by itself.
+    assert not psutil.wait_procs(workers(), timeout=30.0)[1]
 
 
 def test_heats_share_the_time(config: MeasureConfig, library: Library, tmp_path: Path) -> None:
