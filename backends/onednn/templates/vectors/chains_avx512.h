@@ -15,7 +15,7 @@ struct Rounded {
   template <bool whole>
   COLLAGE_AVX512 static void part(const Chain& chain, int64_t place, int64_t left, Lanes a) {
     auto* to = static_cast<uint16_t*>(chain.result) + place;
-    const __m256i halves = (__m256i)_mm512_cvtneps_pbh(a);
+    const __m256i halves = halves_of(a);
     if (whole) _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), halves);
     else _mm512_mask_storeu_epi16(to, lanes_from(left), _mm512_castsi256_si512(halves));
   }

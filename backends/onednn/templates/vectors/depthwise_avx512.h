@@ -1,5 +1,6 @@
 // Convolutions of each channel by itself, channels last, whose results are in bfloat16, for which the
-// library's kernels take longer than for float32. See vectors.h.
+// library's kernels take longer than for float32 (of twelve shapes all but one, in one of two runs).
+// See vectors.h.
 
 // A block of 32 channels of a pixel in float32: those of even numbers, then those of odd ones, which is
 // how two numbers of half the width lie in one of the whole.
@@ -30,12 +31,7 @@ COLLAGE_AVX512 inline Pair pair_of(const uint16_t* x, int64_t left) {
 }
 
 COLLAGE_AVX512 inline void write_pair(uint16_t* y, int64_t left, Pair a) {
-  const __m512i halves = (__m512i)_mm512_cvtne2ps_pbh(a.odd, a.even);
-  // Both halves of the vector in turns.
-  const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  const __m512i turns = _mm512_or_si512(
-      low, _mm512_slli_epi32(_mm512_add_epi32(low, _mm512_set1_epi32(16)), 16));
-  _mm512_mask_storeu_epi16(y, halves_from(left), _mm512_permutexvar_epi16(turns, halves));
+  _mm512_mask_storeu_epi16(y, halves_from(left), halves_in_turns(a.even, a.odd));
 }
 
 // What the taps see of a block of channels: as many rows of the picture as they span, in float32 with
