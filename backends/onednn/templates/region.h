@@ -148,7 +148,7 @@ class Region {
   Depthwise depthwise_of(const Op& op) const;
   bool is_by_channel(const Op& op);
   int by_blocks(int tensor, int64_t taps);
-  bool follow(const Op& op, Depthwise* s) const;
+  bool fuse_behind(const Op& op, Depthwise* s) const;
   bool conv_by_channel(const Op& op);
   // operators/groups.h
   int64_t joined_groups(const Op& op);

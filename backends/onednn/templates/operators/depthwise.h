@@ -40,7 +40,7 @@ inline bool Region::is_by_channel(const Op& op) {
     return false;
   Depthwise s = depthwise_of(op);
   const int64_t near = second_cache_bytes() / static_cast<int64_t>(sizeof(float));
-  return s.taps[0] <= kMostDepthwiseTaps && s.room() <= near && follow(op, &s) &&
+  return s.taps[0] <= kMostDepthwiseTaps && s.room() <= near && fuse_behind(op, &s) &&
          only_multiplied(op.outputs[0]);
 }
 
@@ -64,7 +64,7 @@ inline int Region::by_blocks(int tensor, int64_t taps) {
 }
 
 // Takes what follows into `s`; whether it could.
-inline bool Region::follow(const Op& op, Depthwise* s) const {
+inline bool Region::fuse_behind(const Op& op, Depthwise* s) const {
   s->least = -std::numeric_limits<float>::infinity();
   s->most = std::numeric_limits<float>::infinity();
   bool first = true;
@@ -85,7 +85,7 @@ inline bool Region::conv_by_channel(const Op& op) {
   const dims &x = tensor_dims(op.inputs[0]), &y = tensor_dims(op.outputs[0]);
   const size_t rank = y.size();
   Depthwise s = depthwise_of(op);
-  follow(op, &s);
+  fuse_behind(op, &s);
   s.reads_rounded = is_rounded(op.inputs[0]);
   const auto given = s.reads_rounded ? memory::data_type::bf16 : memory::data_type::f32;
   const int src = in_layout(op.inputs[0], with_tag(x, channels_last(rank), given));
