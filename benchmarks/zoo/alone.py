@@ -1,8 +1,8 @@
 """What a search can choose from: ``taskset -c 0 python -m benchmarks.zoo.alone --networks @cpu``.
 
 TVM alone and oneDNN wherever it can, with nothing searched, in turns with onnxruntime, OpenVINO and
-eager PyTorch, float32, batch 1, on one thread by the time of the process itself: a network takes
-seconds, and what runs beside it hardly shows. Each network has a process of its own.
+eager PyTorch, float32, on one thread by the time of the process itself: a network takes seconds,
+and what runs beside it hardly shows. Each network has a process of its own.
 
 With ``--precision bfloat16`` oneDNN and OpenVINO multiply in bfloat16; the others are left out.
 """

@@ -27,7 +27,7 @@ import torch
 import collage
 from benchmarks.gpu.networks import build, network
 from benchmarks.timing.machine import commit, machine, now
-from benchmarks.timing.statistics import max_relative_difference, ratio_spread
+from benchmarks.timing.statistics import Spread, max_relative_difference, ratio_spread
 from benchmarks.zoo.importing import exported
 from benchmarks.zoo.peers import (
     Arrays,
@@ -116,7 +116,9 @@ def _error(found: Arrays, wanted: Arrays) -> float:
     return max_relative_difference(found, wanted)
 
 
-def _ours(result: collage.Result, fresh: Sequence[torch.Tensor], folder: Path) -> dict[str, Any]:
+def _ours(
+    result: collage.Result, fresh: Sequence[torch.Tensor], folder: Path
+) -> dict[str, Session]:
     """What the search compared as whole models, but what is the same as another."""
     sessions: dict[str, Session] = {}
     libraries: set[Path] = set()
@@ -209,17 +211,17 @@ def _ms(engine: Row) -> float:
     return 1e3 * float(statistics.median(engine["sec"]))
 
 
-def _spread(ratio: Any) -> str:
+def _spread(ratio: Spread) -> str:
     return f"{ratio.median:.2f} ({ratio.lower_quartile:.2f} to {ratio.upper_quartile:.2f})"
 
 
 def page(rows: Sequence[Row]) -> str:
     """The table with its conditions."""
-    (about,) = {
+    abouts = dict.fromkeys(
         f"- {one['machine']['cpu']}; {one['threads']} thread(s), {one['max_error']:g} allowed, "
         f"budget {one['budget_sec']:g} s, {', '.join(one['targets'])}"
         for one in rows
-    } or {""}
+    )
     commits = ", ".join(dict.fromkeys(str(one["commit"]) for one in rows))
     loads = [float(one["machine"]["load_average_before"]) for one in rows]
     text = (__doc__ or "").partition("\n\n")[2].strip().replace("``", "`")
@@ -229,7 +231,7 @@ def page(rows: Sequence[Row]) -> str:
             "",
             text,
             "",
-            about,
+            *abouts,
             f"- Commits {commits}; {rows[0]['when']} to {rows[-1]['when']}; load average before "
             f"each {min(loads):.1f} to {max(loads):.1f}",
             f"- Ratios: median and quartiles of {ROUNDS} rounds; errors: the largest difference "

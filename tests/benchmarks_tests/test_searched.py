@@ -51,6 +51,9 @@ def test_the_table_has_the_ratios_of_medians_by_round(found: searched.Row) -> No
     assert cells[-1] == "1.20 (1.20 to 1.20)"
     assert math.isclose(float(last.strip("| ").split("|")[-1]), 1.2)
     assert "tiny_convolutions" in page([made])
+    longer = page([made, {**twice, "budget_sec": 300.0}])
+    assert "budget 20 s" in longer
+    assert "budget 300 s" in longer
 
 
 def test_an_engine_that_refuses_leaves_its_cells_empty(found: searched.Row) -> None:
