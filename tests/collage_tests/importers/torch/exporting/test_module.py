@@ -16,7 +16,7 @@ from collage.backends.contract.errors import ModelError
 from collage.cost.reference import evaluate
 from collage.importers import load_model
 from collage.normalize import normalize
-from tests.collage_tests.importers.torch.torch_functions import Function, program_of, rows
+from tests.collage_tests.importers.torch.torch_functions import Function, rows
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch", exc_type=ImportError)
@@ -175,41 +175,6 @@ def test_quantizations_that_are_not_done_are_refused() -> None:
     net(rows(2, 3))
     with pytest.raises(ModelError, match=r"fq_helper.*: it is there to train or observe"):
         load_model(net, example_inputs=(rows(2, 3),))
-
-
-DRAWN: dict[str, Callable[[Any], Any]] = {
-    "randn_like": lambda x: x + torch.randn_like(x),
-    "randn": lambda x: x + torch.randn(4),
-    "exponential": lambda x: nn.functional.gumbel_softmax(x),
-    "rand_like": lambda x: x + torch.rand_like(x),
-    "rand": lambda x: torch.bernoulli(x.sigmoid()),
-    "normal_functional": lambda x: x + torch.empty(4).normal_(),
-    "rrelu_with_noise_functional": lambda x: nn.functional.rrelu(x, training=True),
-}
-
-
-@pytest.mark.parametrize("case", DRAWN)
-def test_random_numbers_are_refused(case: str) -> None:
-    with pytest.raises(ModelError, match=f"{case}.*: it draws random numbers"):
-        load_model(program_of(DRAWN[case], rows(2, 4)))
-
-
-class _Seeded(nn.Module):  # type: ignore[misc,name-defined]
-    """Random numbers from a generator of its own, or from one that is made in each call."""
-
-    def __init__(self, kept: bool) -> None:
-        super().__init__()
-        self.kept = torch.Generator().manual_seed(3) if kept else None
-
-    def forward(self, x: Any) -> Any:
-        generator = self.kept or torch.Generator().manual_seed(3)
-        return x + torch.randn(x.shape, generator=generator)
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_generators_of_random_numbers_are_refused_by_what_asks_them(kept: bool) -> None:
-    with pytest.raises(ModelError, match=r"torch.Generator \(randn\); draw them outside"):
-        load_model(_Seeded(kept), example_inputs=(rows(2, 4),))
 
 
 def test_what_draws_only_in_training_is_taken() -> None:
