@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from collage._tvm_alone import import_tvm
 from collage.backends.contract.errors import LogError
+from collage.cli._answer import as_json, print_answer
 from collage.cli.terminal import (
     Interrupted,
     check_log,
     check_model,
     example,
-    out,
     parse_bytes,
     parse_shapes,
     parse_wishes,
@@ -28,7 +28,7 @@ from collage.cli.terminal import (
 from collage.cli.terminal.options import AllowCode, Debug, Json, Model, Shape, Targets
 
 if TYPE_CHECKING:
-    from collage.report import Report
+    pass
 
 
 def add_to(app: typer.Typer) -> None:
@@ -290,9 +290,9 @@ def _optimize(
         line = f"interrupted: this is the best answer so far; {_kept(name)}"
         print(line, file=sys.stderr, flush=True)
     if json:
-        print_json(_as_json(result.report, folder, name))
+        print_json(as_json(result.report, folder, name))
     else:
-        _print(result.report, folder, name)
+        print_answer(result.report, folder, name)
 
 
 def _kept(log: str | None) -> str:
@@ -302,50 +302,3 @@ def _kept(log: str | None) -> str:
 def _left(budget_sec: float | None, begin: float) -> float | None:
     """What is left of a budget that ran from ``begin`` on."""
     return None if budget_sec is None else max(0.0, budget_sec - (time.monotonic() - begin))
-
-
-def _print(report: Report, folder: Path, log: str | None) -> None:
-    from collage.report import summary
-
-    console = out()
-    console.print(summary(report))
-    for name, place in _places(folder, log).items():
-        console.print(f"{name:<7} {place}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _as_json(report: Report, folder: Path, log: str | None) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from collage.report import backend_colors, shares
-
-    backends = [
-        {
-            "backend": share.backend,
-            "operators": share.operators,
-            "partitions": share.partitions,
-            "unmeasured": share.unmeasured,
-            "sum_sec": share.sec,
-        }
-        for share in shares(report, backend_colors(report.backend_labels()))
-    ]
-    return {
-        **_places(folder, log),
-        "model": report.model,
-        "backends": backends,
-        "end_to_end": [asdict(row) for row in report.end_to_end],
-        "search": asdict(report.search),
-        "workers": [asdict(use) for use in report.workers],
-        "builders": asdict(report.builders),
-        "outputs_max_rel_diff": report.outputs_max_rel_diff,
-        "outputs_rounding_rel_diff": report.outputs_rounding_rel_diff,
-        "remarks": report.remarks,
-    }
-
-
-def _places(folder: Path, log: str | None) -> dict[str, str]:
-    from collage.pipeline.results.result import REPORT_HTML
-
-    places = {"bundle": str(folder), "report": str(folder / REPORT_HTML)}
-    if log is not None:
-        places["log"] = log
-    return places
