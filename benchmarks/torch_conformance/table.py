@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from benchmarks.cells import cell
+from benchmarks.cells import cell, commits_of
 from benchmarks.conformance.runs import BAD, OUTCOMES
 from benchmarks.zoo.results import Row
 
@@ -24,8 +24,7 @@ def page(rows: Sequence[Row]) -> str:
     """
     tried = [row for row in rows if row["outcome"] in OUTCOMES]
     # Samples are not run again where they passed: several commits have a part in a table.
-    counted = Counter(str(row["commit"]).split(" ")[0] or "unknown" for row in tried)
-    commits = ", ".join(f"{commit} ({count} samples)" for commit, count in counted.items())
+    commits = commits_of(tried, "samples")
     lines = [
         "# PyTorch's samples of its operators, end to end",
         "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from benchmarks.cells import cell
+from benchmarks.cells import cell, commits_of
 from benchmarks.conformance.runs import OUTCOMES
 from benchmarks.zoo.results import Row
 from benchmarks.zoo.unseen.trial import NOT_MADE, UNJUDGED
@@ -21,16 +21,13 @@ def page(rows: Sequence[Row]) -> str:
     rows : sequence
         One a network and variant.
     """
-    # A process that died is no fact of its network alone, but a result all the same.
-    commits = Counter(str(row["commit"]).split(" ")[0] or "unknown" for row in rows)
-    told = ", ".join(f"{commit} ({count} networks)" for commit, count in commits.items())
     lines = [
         "# Networks in no list of ours",
         "",
         "The smallest network of each family that installed packages have, with seeded random "
         "weights: exported and imported as `collage.optimize` does it, and evaluated in numpy "
         "(`import`), or compiled with no search and run (`tvm`, `onednn`), beside PyTorch in "
-        f"float64 (`python -m benchmarks.zoo.unseen`). Commits: {told}.",
+        f"float64 (`python -m benchmarks.zoo.unseen`). Commits: {commits_of(rows, 'networks')}.",
         "",
         "| source | what was done | networks | " + " | ".join(_ALL) + " | median s | left out |",
         "| --- | --- | ---: | " + "---: | " * (len(_ALL) + 2),
